@@ -1,0 +1,43 @@
+# rlx-edge: `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+
+.PHONY: help setup run test check bless bench docs accept-native
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev]'
+	@touch $@
+
+setup: $(STAMP) ## create .venv, install everything, fetch the models
+	@scripts/install_tools.sh wasm-validate:wabt
+	@$(BIN)/python -m rlx_edge.model_store
+
+run: setup ## run the orientation and the digits model on sample inputs
+	$(BIN)/python scripts/run_samples.py
+
+test: setup ## run the tests that need no special device
+	$(BIN)/python -m pytest -m 'not gpu and not browser' $(PYTEST_ARGS)
+
+check: $(STAMP) ## format, lint, types, architecture, changelog
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m tests.architecture
+	$(BIN)/python scripts/check_changelog.py
+
+bless: $(STAMP) ## rewrite the golden files from what the code prints now
+	$(BIN)/python -m pytest --bless -m golden $(PYTEST_ARGS)

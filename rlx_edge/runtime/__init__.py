@@ -1,0 +1,1 @@
+"""The floor shared by all executors: buffers, units and the command-list executor without I/O."""

@@ -1,0 +1,1 @@
+"""WebAssembly under wasmtime: engine, units and the compiled-module cache."""

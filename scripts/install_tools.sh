@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Installs missing command-line tools from Debian packages where that is possible; names the rest.
+# usage: install_tools.sh COMMAND:PACKAGE ...
+set -euo pipefail
+
+missing=()
+for pair in "$@"; do
+    command -v "${pair%%:*}" >/dev/null || missing+=("$pair")
+done
+[ "${#missing[@]}" -gt 0 ] || exit 0
+
+if command -v apt-get >/dev/null && [ "$(id -u)" -eq 0 ]; then
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    packages=("${missing[@]##*:}")
+    {
+        apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq "${packages[@]}"
+    } >"$log" 2>&1 || tail -n 3 "$log" >&2
+fi
+
+for pair in "${missing[@]}"; do
+    command -v "${pair%%:*}" >/dev/null ||
+        echo "missing: ${pair%%:*} (install the Debian package ${pair##*:}); tests that need it will fail" >&2
+done

@@ -1,0 +1,1 @@
+"""The test suite; the folders mirror the packages of rlx_edge."""

@@ -1,0 +1,1 @@
+"""Compiler: graph IR to device programs."""

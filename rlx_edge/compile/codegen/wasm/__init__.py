@@ -1,0 +1,1 @@
+"""WebAssembly code generator."""

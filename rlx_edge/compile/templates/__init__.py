@@ -1,0 +1,1 @@
+"""Hand-designed kernels for contractions."""

@@ -1,0 +1,1 @@
+"""ONNX files: bytes by range, the protobuf wire format, model records and the importer."""

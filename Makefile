@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml | $(BIN)/python
 
 setup: $(STAMP) ## create .venv, install everything, fetch the models
 	@scripts/install_tools.sh wasm-validate:wabt
-	@$(BIN)/python -m rlx_edge.model_store
+	@$(BIN)/rlx models fetch
 
 run: setup ## run the orientation and the digits model on sample inputs
 	$(BIN)/python scripts/run_samples.py

@@ -1,1 +1,1 @@
-"""Compiler: graph IR to device programs."""
+"""The compiler: graph passes, lowering, planning and code generation. Standard library only."""

@@ -1,1 +1,1 @@
-"""Code generators, one package a device."""
+"""Code generation: kernel IR to target code, one package a target."""

@@ -1,0 +1,1 @@
+"""Graph passes: each takes a valid module and leaves a valid module."""

@@ -1,0 +1,1 @@
+"""Compilation targets: limits and features as data."""

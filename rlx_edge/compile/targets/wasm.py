@@ -1,0 +1,31 @@
+"""The WebAssembly target: what the emitter may use and for which engine it tunes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlx_edge.ir.errors import RlxError
+
+STYLES = ("v8", "cranelift")
+
+
+@dataclass(frozen=True, slots=True)
+class WasmTarget:
+    """Fixed-width SIMD on one thread; ``style`` is the engine family that kernels are tuned for.
+
+    ``v8`` reads the broadcast operand with ``v128.load32_splat``; ``cranelift`` packs it into
+    panels and broadcasts with ``i8x16.shuffle``. Both give the same bits.
+    """
+
+    style: str = "cranelift"
+
+    def __post_init__(self) -> None:
+        if self.style not in STYLES:
+            raise RlxError(
+                "target.style", "unknown emit style", found=self.style, allowed=STYLES
+            )
+
+    @property
+    def name(self) -> str:
+        """The record's text, part of the kernels digest."""
+        return f"wasm32-simd128-{self.style}"

@@ -1,0 +1,1 @@
+"""The intermediate representation: types, operators, text, and the records that executors read."""

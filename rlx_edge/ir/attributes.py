@@ -1,0 +1,56 @@
+"""Attribute values and their declarations.
+
+A value is an int, float, bool, str, ``Dim``, ``DType``, ``Expr`` or a tuple of ints, strings or
+dims. The declaration says the kind; the text form follows from the value alone:
+``2``, ``1e-05``, ``true``, ``"NCHW"``, ``[1, 1]``, ``["cuda:0"]``, ``(w - 1) // 2``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, Union
+
+from rlx_edge.ir.dims import Dim
+from rlx_edge.ir.expression import Expr
+from rlx_edge.ir.types import DType
+
+Attribute: TypeAlias = Union[
+    int, float, bool, str, Dim, DType, Expr, tuple[int, ...], tuple[str, ...], tuple[Dim, ...]
+]
+
+KINDS = ("int", "float", "bool", "string", "dtype", "dim", "expression", "ints", "strings", "dims")
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeDef:
+    """``kind`` is one of ``KINDS``; ``choices`` restricts strings; ``default`` None = required."""
+
+    name: str
+    kind: str
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+
+
+PLACEMENT: tuple[AttributeDef, ...] = (
+    AttributeDef("phase", "string", ("compile", "dispatch", "execute", "sync"), optional=True),
+    AttributeDef("target_device_set", "strings", optional=True),
+    AttributeDef(
+        "sharding_strategy",
+        "string",
+        ("data_parallel", "tensor_parallel_column", "tensor_parallel_row", "pipeline"),
+        optional=True,
+    ),
+    AttributeDef("memory_layout", "string", ("NCHW", "NHWC", "NCHW4c"), optional=True),
+    AttributeDef("border", "ints", optional=True),
+    AttributeDef("sync_mode", "string", ("blocking", "event", "async_barrier", "none"), optional=True),
+    AttributeDef(
+        "buffer_sharing_capability",
+        "string",
+        ("p2p_dma", "shared_memory", "external_memory", "none"),
+        optional=True,
+    ),
+)
+"""Attributes any op may carry once placed, in printing order, after the operator's own."""
+
+EPILOGUE = AttributeDef("epilogue", "expression", optional=True)
+"""The expression of a fused op, printed between operator and placement attributes."""

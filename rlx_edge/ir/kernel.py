@@ -1,0 +1,176 @@
+"""Kernel IR: what one launch computes, with symbolic sizes.
+
+Two forms share one calling convention. A ``LoopKernel`` is a loop nest around one store whose
+value is a scalar expression over flat element offsets. A ``TemplateKernel`` names a hand-designed
+template (matmul, conv2d, …) with baked configuration and an epilogue expression.
+
+A kernel is generic: its dims mention only loop variables (``_…``) and parameters (``p0``, ``p1``,
+…). ``generalize`` turns the loop nest of one operator into such a kernel plus the dims that the
+plan evaluates into its argument words, so equal computations share one kernel.
+
+Calling convention (WebAssembly): ``(args: i32, thread: i32) -> ()`` where ``args`` is the byte
+address of i32 words: first one byte address a buffer slot (slot 0 is the output), then the
+parameters in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlx_edge.ir.dims import Atom, Dim, Monomial, as_dim, dim_max, dim_min, symbol
+from rlx_edge.ir.expression import Expr, index, index_dim, rewrite
+from rlx_edge.ir.types import DType
+
+BAKED_EXTENT = 16
+"""Reduction extents up to this constant are baked into the kernel; others are parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``for var in 0..extent``; outermost first in a nest."""
+
+    var: str
+    extent: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class LoopKernel:
+    """``for loops: store(slot 0, offset, value)``; loads in ``value`` have one flat offset.
+
+    ``buffers`` are the slots' element types. Offsets are in elements. Iterations are independent
+    (any order, any vector width); reductions inside ``value`` follow the numerics contract. If
+    ``lanes`` is set, the innermost loop has extent 4 exactly and is one vector (channel blocks).
+    """
+
+    loops: tuple[Loop, ...]
+    buffers: tuple[DType, ...]
+    offset: Dim
+    value: Expr
+    parameters: int = 0
+    lanes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateKernel:
+    """A template with its baked configuration; ``config`` is sorted ``(name, value)`` pairs.
+
+    ``epilogue`` is an expression over ``acc`` and loads of the extra buffer slots at the output's
+    position, or ``None``. Slot order: output, template operands, extra epilogue operands.
+    """
+
+    template: str
+    config: tuple[tuple[str, int | str | bool], ...]
+    buffers: tuple[DType, ...]
+    epilogue: Expr | None = None
+    extras: tuple[str, ...] = ()
+    """How each extra operand is indexed: ``full``, ``channel``, ``batch_channel`` or ``scalar``."""
+    parameters: int = 0
+
+    def option(self, name: str) -> int | str | bool:
+        return dict(self.config)[name]
+
+
+Kernel = LoopKernel | TemplateKernel
+
+
+def is_variable(name: str) -> bool:
+    """Whether a dim symbol is a loop variable."""
+    return name.startswith("_")
+
+
+def parameter(position: int) -> Dim:
+    """The dim of kernel parameter ``position``."""
+    return symbol(f"p{position}")
+
+
+def generalize(kernel: LoopKernel) -> tuple[LoopKernel, tuple[Dim, ...]]:
+    """Abstract sizes into parameters: ``(generic kernel, argument dims)``.
+
+    Coefficients 0, 1 and -1 of loop variables stay (they decide vectorisation), as do reduction
+    extents up to ``BAKED_EXTENT`` and constant divisors; every other size becomes a parameter,
+    numbered in order of first appearance.
+    """
+    arguments: list[Dim] = []
+    known: dict[Dim, Dim] = {}
+
+    def abstract(dim: Dim) -> Dim:
+        if dim.is_constant and -1 <= dim.value <= 1:
+            return dim
+        found = known.get(dim)
+        if found is None:
+            found = parameter(len(arguments))
+            known[dim] = found
+            arguments.append(dim)
+        return found
+
+    def offset(dim: Dim) -> Dim:
+        return _split_variables(dim, abstract)
+
+    loops = tuple(
+        Loop(loop.var, loop.extent if _stays(loop, kernel) else abstract(loop.extent))
+        for loop in kernel.loops
+    )
+    store = offset(kernel.offset)
+
+    def rule(node: Expr) -> Expr | None:
+        dim = index_dim(node)
+        return None if dim is None else index(offset(dim))
+
+    def reduce_rule(node: Expr) -> Expr | None:
+        if node.op != "reduce":
+            return rule(node)
+        return None
+
+    value = rewrite(kernel.value, reduce_rule)
+    generic = LoopKernel(loops, kernel.buffers, store, value, len(arguments), kernel.lanes)
+    return generic, tuple(arguments)
+
+
+def _stays(loop: Loop, kernel: LoopKernel) -> bool:
+    return loop.extent.is_constant and (
+        loop.extent.value == 1 or (kernel.lanes and loop is kernel.loops[-1])
+    )
+
+
+_FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "max": dim_max,
+    "min": dim_min,
+}
+
+
+def _split_variables(dim: Dim, abstract: Callable[[Dim], Dim]) -> Dim:
+    """Rewrite ``Σ size · variables`` with each size part passed through ``abstract``."""
+    groups: dict[tuple[Dim, ...], dict[Monomial, int]] = {}
+    for mono, coef in dim.terms:
+        moving = tuple(atom for atom in mono if _mentions_variable(atom))
+        fixed = tuple(atom for atom in mono if not _mentions_variable(atom))
+        key = tuple(_atom_dim(atom, abstract) for atom in moving)
+        group = groups.setdefault(key, {})
+        group[fixed] = group.get(fixed, 0) + coef
+    total = as_dim(0)
+    for key, fixed_terms in groups.items():
+        size = Dim.make(fixed_terms)
+        constant_only = not key and size.is_constant and abs(size.value) <= BAKED_EXTENT
+        term = size if constant_only else abstract(size)
+        for factor in key:
+            term = term * factor
+        total = total + term
+    return total
+
+
+def _mentions_variable(atom: Atom) -> bool:
+    if atom.op == "symbol":
+        return is_variable(atom.name)
+    return any(is_variable(name) for arg in atom.args for name in arg.symbols())
+
+
+def _atom_dim(atom: Atom, abstract: Callable[[Dim], Dim]) -> Dim:
+    if atom.op == "symbol":
+        return Dim.make({(atom,): 1})
+    a, b = atom.args
+    left = _split_variables(a, abstract)
+    right = b if b.is_constant else _split_variables(b, abstract)
+    return _FUNCTIONS[atom.op](left, right)

@@ -1,0 +1,65 @@
+"""A compiled program: everything an executor needs, bound to its IR by digests.
+
+``Program`` = kernels (WebAssembly bytes) + plan program + command lists + what to upload. It holds
+no weights: ``uploads`` name constants by digest and the byte address they are copied to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlx_edge.ir.commands import Command
+from rlx_edge.ir.core import Binding, Guard
+from rlx_edge.ir.plan import PlanProgram
+from rlx_edge.ir.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A graph input or output: public name and (symbolic) type."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Constant ``digest`` (``nbytes`` bytes) is copied to byte ``address`` before ``prepare``."""
+
+    digest: str
+    address: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchInfo:
+    """What launch ``i`` is, for traces and explanations: op name, result value, kernel index."""
+
+    op: str
+    value: str
+    kernel: int
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """``run(block, begin, end, thread)`` of ``wasm`` executes launches; see ``kernel.py``.
+
+    ``prepare`` runs once after the uploads (phase ``compile``), ``execute`` once an inference.
+    """
+
+    ir_digest: str
+    target: str
+    kernels_digest: str
+    wasm: bytes
+    plan: PlanProgram
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    uploads: tuple[Upload, ...]
+    prepare: tuple[Command, ...]
+    execute: tuple[Command, ...]
+    launches: tuple[LaunchInfo, ...]
+    bindings: tuple[Binding, ...]
+    guards: tuple[Guard, ...]
+    resident: int
+    """Bytes at the bottom of memory that survive between runs: block, weights, packed weights."""

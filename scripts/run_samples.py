@@ -100,7 +100,7 @@ def write_documents(name: str, folder: Path) -> None:
 
 def rlx(*arguments: str) -> str:
     """Runs the command line of this installation and returns what it printed."""
-    command = [sys.executable, "-m", "rlx_edge.cli.main", *arguments]
+    command = [str(Path(sys.executable).with_name("rlx")), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"rlx {' '.join(arguments)} ended with {done.returncode}")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from rlx_edge.ir.errors import ModelError
 from rlx_edge.model_store import model_path
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
+
+# No deadline: a shared machine makes single examples slow. In continuous integration the examples
+# are the same in every run.
+settings.register_profile("local", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

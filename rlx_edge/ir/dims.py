@@ -23,6 +23,8 @@ DimLike: TypeAlias = Union["Dim", int, str]
 Monomial: TypeAlias = tuple["Atom", ...]
 
 FUNCTIONS = ("floordiv", "mod", "max", "min")
+MAX_TERMS = 4096
+"""Terms of a product before like ones are joined; bounds what untrusted text can ask for."""
 
 
 class Atom:
@@ -141,8 +143,16 @@ class Dim:
 
     def __mul__(self, other: DimLike) -> Dim:
         terms: dict[Monomial, int] = {}
+        factor = as_dim(other)
+        if len(self.terms) * len(factor.terms) > MAX_TERMS:
+            raise RlxError(
+                "dim.size",
+                "a product of dims has too many terms",
+                found=len(self.terms) * len(factor.terms),
+                allowed=f"at most {MAX_TERMS}",
+            )
         for mono_a, coef_a in self.terms:
-            for mono_b, coef_b in as_dim(other).terms:
+            for mono_b, coef_b in factor.terms:
                 mono = tuple(sorted(mono_a + mono_b, key=lambda atom: atom.key))
                 terms[mono] = terms.get(mono, 0) + coef_a * coef_b
         return Dim.make(terms)

@@ -22,7 +22,8 @@ class RlxError(Exception):
 
     ``code`` names the rule (``"input.shape"``), ``what`` is one sentence, ``found`` and
     ``allowed`` are the offending and the legal values, ``where`` is a location such as
-    ``model.onnx: node 'Conv_3'`` or ``file.rlx:5:34``.
+    ``model.onnx: node 'Conv_3'`` or ``file.rlx:5:34``. ``excerpt`` holds further lines for people:
+    the source line with carets, or the operations around the culprit; ``""`` where there are none.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class RlxError(Exception):
         allowed: object = None,
         where: str | None = None,
         hint: str | None = None,
+        excerpt: str = "",
     ) -> None:
         self.code = code
         self.what = what
@@ -41,6 +43,7 @@ class RlxError(Exception):
         self.allowed = allowed
         self.where = where
         self.hint = hint
+        self.excerpt = excerpt
         super().__init__(self.render())
 
     def render(self) -> str:
@@ -60,7 +63,9 @@ class ParseError(RlxError):
 
 
 class VerifyError(RlxError):
-    """IR that breaks a rule of the language."""
+    """IR that breaks rules of the language; ``findings`` are all of them, itself the first."""
+
+    findings: tuple[VerifyError, ...] = ()
 
 
 class ModelError(RlxError):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
-from rlx_edge.ir.dims import Dim, DimLike, as_dim
+from rlx_edge.ir.dims import Dim, DimLike, as_dim, dim_max, dim_min
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.types import BOOL, F32, F64, I32, I64, U32, DType
 
@@ -190,6 +190,8 @@ def const(value: float | int | bool, dtype: DType) -> Expr:
         return index(int(value))
     if dtype.is_float:
         number = float(value)
+        if number != number:
+            number = float("nan")  # one NaN: its bits are never part of a meaning
         return Expr.make("const", dtype, (), number if dtype is F64 else round_f32(number))
     if dtype is BOOL:
         return Expr.make("const", dtype, (), bool(value))
@@ -230,6 +232,8 @@ _INDEX_FOLD: dict[str, Callable[[Dim, Dim], Dim]] = {
     "mul": lambda a, b: a * b,
     "floordiv": lambda a, b: a // b,
     "mod": lambda a, b: a % b,
+    "max": dim_max,
+    "min": dim_min,
 }
 
 
@@ -382,16 +386,17 @@ def replace_acc(expr: Expr, value: Expr) -> Expr:
 
 def walk(expr: Expr) -> Iterable[Expr]:
     """Every distinct node once, operands first, in a deterministic order."""
-    seen: set[Expr] = set()
+    seen: set[Expr] = {expr}
     order: list[Expr] = []
-
-    def visit(node: Expr) -> None:
-        if node in seen:
-            return
-        seen.add(node)
-        for arg in node.args:
-            visit(arg)
-        order.append(node)
-
-    visit(expr)
+    stack = [(expr, iter(expr.args))]
+    while stack:
+        node, rest = stack[-1]
+        for arg in rest:
+            if arg not in seen:
+                seen.add(arg)
+                stack.append((arg, iter(arg.args)))
+                break
+        else:
+            stack.pop()
+            order.append(node)
     return order

@@ -18,7 +18,10 @@ Attribute: TypeAlias = Union[
     int, float, bool, str, Dim, DType, Expr, tuple[int, ...], tuple[str, ...], tuple[Dim, ...]
 ]
 
-KINDS = ("int", "float", "bool", "string", "dtype", "dim", "expression", "ints", "strings", "dims")
+KINDS = (
+    "int", "float", "bool", "number", "string", "dtype", "dim", "expression", "ints", "strings", "dims",
+)
+"""``number`` is an int, a float or a bool, as the result's element type asks."""
 
 
 @dataclass(frozen=True, slots=True)

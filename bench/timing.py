@@ -1,0 +1,54 @@
+"""Interleaved timing: every subject once a round, so that a disturbed moment hits all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+SHORTEST = 0.01
+"""Seconds that one measurement lasts at least; short calls are repeated."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds a call, one measurement a round."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        return min(self.seconds)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """The range between the quartiles, relative to the median."""
+        low, _, high = statistics.quantiles(self.seconds, n=4)
+        return (high - low) / self.median
+
+
+def interleave(calls: Sequence[Callable[[], object]], rounds: int) -> list[Times]:
+    """Times of each call over `rounds` rounds, after a warm-up of three calls."""
+    repeats = []
+    for call in calls:
+        for _ in range(3):
+            seconds = measure(call, 1)
+        repeats.append(max(1, round(SHORTEST / seconds)))
+    measured: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for call, count, into in zip(calls, repeats, measured, strict=True):
+            into.append(measure(call, count))
+    return [Times(tuple(seconds)) for seconds in measured]
+
+
+def measure(call: Callable[[], object], count: int) -> float:
+    """Seconds a call, averaged over `count` calls in a row."""
+    started = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - started) / count

@@ -1,1 +1,32 @@
-"""The compiler: graph passes, lowering, planning and code generation. Standard library only."""
+"""The compiler: graph passes, lowering, planning and code generation. Standard library only.
+
+The names below are imported on first use: a page that only needs one part does not load the rest.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlx_edge.compile.compiler import CompiledModule as CompiledModule
+    from rlx_edge.compile.compiler import compile_module as compile_module
+    from rlx_edge.compile.compiler import compile_placed as compile_placed
+    from rlx_edge.compile.compiler import place_module as place_module
+    from rlx_edge.compile.targets.wasm import WasmTarget as WasmTarget
+
+__all__ = ["CompiledModule", "WasmTarget", "compile_module", "compile_placed", "place_module"]
+
+_LAZY = {
+    "CompiledModule": "rlx_edge.compile.compiler",
+    "WasmTarget": "rlx_edge.compile.targets.wasm",
+    "compile_module": "rlx_edge.compile.compiler",
+    "compile_placed": "rlx_edge.compile.compiler",
+    "place_module": "rlx_edge.compile.compiler",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'rlx_edge.compile' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

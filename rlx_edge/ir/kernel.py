@@ -22,6 +22,8 @@ from rlx_edge.ir.dims import Atom, Dim, Monomial, as_dim, dim_max, dim_min, symb
 from rlx_edge.ir.expression import Expr, index, index_dim, rewrite
 from rlx_edge.ir.types import DType
 
+BAKED = (-1, 0, 1, 4)
+"""Strides that kernels are specialised for: reverse, broadcast, contiguous, one channel block."""
 BAKED_EXTENT = 16
 """Reduction extents up to this constant are baked into the kernel; others are parameters."""
 
@@ -87,7 +89,7 @@ def parameter(position: int) -> Dim:
 def generalize(kernel: LoopKernel) -> tuple[LoopKernel, tuple[Dim, ...]]:
     """Abstract sizes into parameters: ``(generic kernel, argument dims)``.
 
-    Coefficients 0, 1 and -1 of loop variables stay (they decide vectorisation), as do reduction
+    Coefficients of ``BAKED`` stay (they decide vectorisation), as do reduction
     extents up to ``BAKED_EXTENT`` and constant divisors; every other size becomes a parameter,
     numbered in order of first appearance.
     """
@@ -95,7 +97,7 @@ def generalize(kernel: LoopKernel) -> tuple[LoopKernel, tuple[Dim, ...]]:
     known: dict[Dim, Dim] = {}
 
     def abstract(dim: Dim) -> Dim:
-        if dim.is_constant and -1 <= dim.value <= 1:
+        if dim.is_constant and dim.value in BAKED:
             return dim
         found = known.get(dim)
         if found is None:

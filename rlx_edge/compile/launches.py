@@ -1,0 +1,53 @@
+"""Buffers and launches: the lowered form of a placed function, before addresses exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rlx_edge.ir.dims import Dim
+from rlx_edge.ir.kernel import Kernel
+
+PREPARE = "compile"
+EXECUTE = "execute"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Storage of ``nbytes`` bytes. ``kind``: ``input``, ``constant``, ``value`` or ``scratch``.
+
+    ``source`` is the parameter index of an input or the digest of a constant.
+    """
+
+    name: str
+    nbytes: Dim
+    kind: str
+    source: int | str = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel call: buffer numbers in slot order, then argument dims in parameter order."""
+
+    kernel: Kernel
+    buffers: tuple[int, ...]
+    arguments: tuple[Dim, ...]
+    op: str
+    value: str
+
+
+@dataclass(slots=True)
+class Lowered:
+    """Everything a function needs to run: ``prepare`` once, ``execute`` each time, in order."""
+
+    buffers: list[Buffer] = field(default_factory=list)
+    prepare: list[Launch] = field(default_factory=list)
+    execute: list[Launch] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+
+    def add_buffer(self, buffer: Buffer) -> int:
+        self.buffers.append(buffer)
+        return len(self.buffers) - 1
+
+    def stage(self, phase: str) -> list[Launch]:
+        return self.prepare if phase == PREPARE else self.execute

@@ -1,0 +1,278 @@
+"""Launches to a program: kernel numbering, addresses, parameter block, plan and command list.
+
+Linear memory, from the bottom: a reserved first page part, the parameter block, resident buffers
+(constants that execution reads and what ``prepare`` computes), then one arena for everything that
+lives only during a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rlx_edge.compile.launches import Buffer, Launch, Lowered
+from rlx_edge.compile.memory_plan import ALIGNMENT, Lifetime, assign_offsets
+from rlx_edge.compile.plan_builder import PlanBuilder
+from rlx_edge.ir.commands import Command, Run
+from rlx_edge.ir.core import Function, Guard
+from rlx_edge.ir.dims import as_dim
+from rlx_edge.ir.errors import LimitError
+from rlx_edge.ir.kernel import Kernel
+from rlx_edge.ir.plan import MEMORY_LIMIT, PlanProgram
+from rlx_edge.ir.program import LaunchInfo, Upload
+
+BLOCK_ADDRESS = 1024
+"""The bytes below hold nothing, so that a stray address 0 never aliases data."""
+OVERREAD = 64
+"""Bytes past the last buffer that vector loads may touch without using them."""
+SYMBOL_HINT = 64
+"""The size assumed for a symbol when the arena's order is chosen (batch-like symbols: 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """The parts of a ``Program`` that do not depend on the emitter."""
+
+    kernels: tuple[Kernel, ...]
+    plan: PlanProgram
+    uploads: tuple[Upload, ...]
+    prepare: tuple[Command, ...]
+    execute: tuple[Command, ...]
+    launches: tuple[LaunchInfo, ...]
+    resident: int
+
+
+def link(
+    function: Function, lowered: Lowered, hints: Mapping[str, int] | None = None
+) -> Linked:
+    """Assign kernels, addresses and words. ``hints`` are representative sizes by symbol."""
+    builder = PlanBuilder()
+    _guards(function, builder)
+    launches = [*lowered.prepare, *lowered.execute]
+    kernels, numbers = _number_kernels(launches)
+    record_starts, block_bytes = _block_layout(launches)
+    spans = _spans(lowered)
+    resident_at, resident_end = _place_resident(lowered, spans, BLOCK_ADDRESS + block_bytes)
+    addresses, peak = _place_arena(
+        builder, function, lowered, spans, resident_at, resident_end, hints or {}
+    )
+    words, writes = _fill_block(builder, launches, numbers, record_starts, addresses)
+    plan = PlanProgram(
+        tuple(builder.symbols),
+        (),
+        tuple(builder.guards),
+        tuple(words),
+        tuple(writes),
+        BLOCK_ADDRESS,
+        peak,
+        tuple(
+            (addresses[number], tuple(builder.dim(dim) for dim in value.type.shape))
+            for number, value in zip(lowered.inputs, function.params, strict=True)
+        ),
+        tuple(
+            (addresses[number], tuple(builder.dim(dim) for dim in value.type.shape))
+            for number, value in zip(lowered.outputs, function.returns, strict=True)
+        ),
+    )
+    plan = _with_instructions(plan, builder)
+    return Linked(
+        tuple(kernels),
+        plan,
+        _uploads(lowered, resident_at, addresses, builder),
+        _commands(0, len(lowered.prepare)),
+        _commands(len(lowered.prepare), len(launches)),
+        tuple(
+            LaunchInfo(
+                launch.op,
+                launch.value,
+                number,
+                "compile" if index < len(lowered.prepare) else "execute",
+            )
+            for index, (launch, number) in enumerate(zip(launches, numbers, strict=True))
+        ),
+        resident_end,
+    )
+
+
+def _with_instructions(plan: PlanProgram, builder: PlanBuilder) -> PlanProgram:
+    from dataclasses import replace
+
+    return replace(
+        plan, symbols=tuple(builder.symbols), instructions=tuple(builder.instructions)
+    )
+
+
+def _guards(function: Function, builder: PlanBuilder) -> None:
+    bound = {binding.symbol for binding in function.bindings}
+    for name in sorted(function.size_symbols()):
+        if name not in bound:
+            builder.guard(Guard(as_dim(name), ">=", as_dim(1), "sizes are at least 1"))
+    for guard in function.guards:
+        builder.guard(guard)
+
+
+def _number_kernels(launches: Sequence[Launch]) -> tuple[list[Kernel], list[int]]:
+    numbers: dict[Kernel, int] = {}
+    return_numbers = [numbers.setdefault(launch.kernel, len(numbers)) for launch in launches]
+    return list(numbers), return_numbers
+
+
+def _block_layout(launches: Sequence[Launch]) -> tuple[list[int], int]:
+    """First word of each launch's record, and the block's bytes."""
+    starts: list[int] = []
+    word = len(launches)
+    for launch in launches:
+        starts.append(word)
+        word += 1 + len(launch.buffers) + len(launch.arguments)
+    return starts, _aligned(word * 4)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Launch numbers over which a buffer must keep its bytes; ``resident``: between runs too."""
+
+    first: int
+    last: int
+    resident: bool
+
+
+def _spans(lowered: Lowered) -> list[_Span]:
+    boundary = len(lowered.prepare)
+    end = boundary + len(lowered.execute)
+    uses: dict[int, list[int]] = {}
+    for index, launch in enumerate([*lowered.prepare, *lowered.execute]):
+        for number in launch.buffers:
+            uses.setdefault(number, []).append(index)
+    for number in lowered.inputs:
+        uses.setdefault(number, []).append(boundary)
+    for number in lowered.outputs:
+        uses.setdefault(number, []).append(end)
+    spans: list[_Span] = []
+    for number, buffer in enumerate(lowered.buffers):
+        touched = uses.get(number, [])
+        first = 0 if buffer.kind == "constant" else min(touched, default=0)
+        last = max(touched, default=0)
+        spans.append(_Span(first, last, first < boundary <= last and bool(touched)))
+    for number, buffer in enumerate(lowered.buffers):
+        if buffer.kind == "constant" and uses.get(number) and spans[number].last >= boundary:
+            spans[number] = _Span(0, spans[number].last, True)
+    return spans
+
+
+def _place_resident(
+    lowered: Lowered, spans: Sequence[_Span], start: int
+) -> tuple[dict[int, int], int]:
+    placed: dict[int, int] = {}
+    address = start
+    for number, (buffer, span) in enumerate(zip(lowered.buffers, spans, strict=True)):
+        if span.resident:
+            placed[number] = address
+            address += _aligned(buffer.nbytes.value)
+    if address > MEMORY_LIMIT:
+        raise LimitError(
+            "plan.memory",
+            "the model's weights need more memory than WebAssembly has",
+            found=f"{address} bytes",
+            allowed=f"at most {MEMORY_LIMIT} bytes",
+        )
+    return placed, address
+
+
+def _place_arena(
+    builder: PlanBuilder,
+    function: Function,
+    lowered: Lowered,
+    spans: Sequence[_Span],
+    resident_at: Mapping[int, int],
+    base: int,
+    hints: Mapping[str, int],
+) -> tuple[dict[int, int], int]:
+    """Plan values of every buffer's address, and of the bytes of memory needed."""
+    env = _hint_env(function, hints)
+    moving = [number for number in range(len(lowered.buffers)) if number not in resident_at]
+    lifetimes = [
+        _lifetime(builder, lowered.buffers[number], spans[number], env) for number in moving
+    ]
+    offsets, peak = assign_offsets(builder, lifetimes)
+    start = builder.const(base)
+    addresses = {number: builder.const(at) for number, at in resident_at.items()}
+    for number, offset in zip(moving, offsets, strict=True):
+        addresses[number] = builder.apply("add", start, offset)
+    top = builder.apply("add", builder.apply("add", start, peak), builder.const(OVERREAD))
+    return addresses, top
+
+
+def _lifetime(
+    builder: PlanBuilder, buffer: Buffer, span: _Span, env: Mapping[str, int]
+) -> Lifetime:
+    size = builder.align(builder.dim(buffer.nbytes), ALIGNMENT)
+    return Lifetime(span.first, span.last, size, _aligned(max(0, buffer.nbytes.evaluate(env))))
+
+
+def _hint_env(function: Function, hints: Mapping[str, int]) -> dict[str, int]:
+    names = set(function.size_symbols()) | {binding.symbol for binding in function.bindings}
+    for value in function.values():
+        for dim in value.type.shape:
+            names.update(dim.symbols())
+    env: dict[str, int] = {}
+    for name in sorted(names):
+        small = "batch" in name.lower() or name.lower() in ("n", "b")
+        env[name] = hints.get(name, 1 if small else SYMBOL_HINT)
+    return env
+
+
+def _fill_block(
+    builder: PlanBuilder,
+    launches: Sequence[Launch],
+    numbers: Sequence[int],
+    starts: Sequence[int],
+    addresses: Mapping[int, int],
+) -> tuple[list[int], list[tuple[int, int]]]:
+    words = [BLOCK_ADDRESS + 4 * start for start in starts]
+    writes: list[tuple[int, int]] = []
+
+    def put(value: int) -> None:
+        literal = builder.literal(value)
+        if literal is None or not -(1 << 31) <= literal < 1 << 31:
+            writes.append((len(words), value))
+            words.append(0)
+        else:
+            words.append(literal)
+
+    for launch, number in zip(launches, numbers, strict=True):
+        words.append(number)
+        for buffer in launch.buffers:
+            put(addresses[buffer])
+        for argument in launch.arguments:
+            put(builder.dim(argument))
+    return words, writes
+
+
+def _uploads(
+    lowered: Lowered,
+    resident_at: Mapping[int, int],
+    addresses: Mapping[int, int],
+    builder: PlanBuilder,
+) -> tuple[Upload, ...]:
+    """Constants and where they go; those that only ``prepare`` reads lie in the arena."""
+    uploads: list[Upload] = []
+    used = {number for launch in [*lowered.prepare, *lowered.execute] for number in launch.buffers}
+    used.update(lowered.outputs)
+    for number, buffer in enumerate(lowered.buffers):
+        if buffer.kind != "constant" or number not in used:
+            continue
+        address = resident_at.get(number)
+        if address is None:
+            address = builder.literal(addresses[number])
+        if address is None:
+            raise AssertionError(f"constant {buffer.name} has no fixed address")
+        uploads.append(Upload(str(buffer.source), address, buffer.nbytes.value))
+    return tuple(uploads)
+
+
+def _commands(begin: int, end: int) -> tuple[Command, ...]:
+    return (Run(begin, end),) if end > begin else ()

@@ -76,7 +76,11 @@ def root_operand_count(definition: OpDef, operands: int, epilogue: Expr | None) 
     """How many of a (fused) op's ``operands`` are the root's; the rest belong to the epilogue."""
     if epilogue is None:
         return operands
-    loaded = epilogue_slots(epilogue)
+    return count_root_operands(definition, operands, epilogue_slots(epilogue))
+
+
+def count_root_operands(definition: OpDef, operands: int, loaded: frozenset[int]) -> int:
+    """``root_operand_count`` from the slots that an epilogue loads."""
     count = sum(1 for item in definition.operands if not item.optional)
     if definition.operands and definition.operands[-1].variadic:
         most = operands

@@ -15,14 +15,38 @@ from rlx_edge.ir.dims import Dim, symbol
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import Expr, replace_acc, walk
 from rlx_edge.ir.opdef import Expression, ExpressionContext, InferContext, OpDef
-from rlx_edge.ir.ops import activation, arithmetic, contraction, shape, tensor
+from rlx_edge.ir.ops import (
+    activation,
+    arithmetic,
+    contraction,
+    elementary,
+    indexing,
+    normalization,
+    pooling,
+    reduction,
+    resize,
+    shape,
+    tensor,
+)
 from rlx_edge.ir.types import TensorType
 
 FUSED_PREFIX = "rlxc::fused_"
 
 OPS: dict[str, OpDef] = {
     definition.name: definition
-    for family in (tensor, arithmetic, activation, contraction, shape)
+    for family in (
+        tensor,
+        elementary,
+        activation,
+        arithmetic,
+        contraction,
+        normalization,
+        pooling,
+        reduction,
+        shape,
+        indexing,
+        resize,
+    )
     for definition in family.OPS
 }
 """Operator name → definition, families in reading order."""
@@ -91,7 +115,9 @@ def count_root_operands(definition: OpDef, operands: int, loaded: frozenset[int]
     return count
 
 
-def infer_type(name: str, types: Sequence[TensorType], attrs: Mapping[str, Attribute]) -> TensorType:
+def infer_type(
+    name: str, types: Sequence[TensorType], attrs: Mapping[str, Attribute]
+) -> TensorType:
     """The result type of an op; shapes may be symbolic.
 
     Codes: ``op.unknown``, ``op.operands``, ``op.type``, ``op.attribute``, ``op.shape``.
@@ -110,7 +136,9 @@ def infer_type(name: str, types: Sequence[TensorType], attrs: Mapping[str, Attri
     check_operands(name, definition, types[:count])
     for item in definition.attrs:
         if item.name not in attrs and not item.optional:
-            raise RlxError("op.attribute", f"{name}: attribute {item.name} is missing", allowed=item.kind)
+            raise RlxError(
+                "op.attribute", f"{name}: attribute {item.name} is missing", allowed=item.kind
+            )
     result = definition.infer(InferContext(name, types[:count], attrs))
     if epilogue is None:
         return result
@@ -151,16 +179,24 @@ def check_operands(name: str, definition: OpDef, types: Sequence[TensorType]) ->
             )
 
 
-def check_epilogue(name: str, root: TensorType, types: Sequence[TensorType], epilogue: Expr) -> None:
+def check_epilogue(
+    name: str, root: TensorType, types: Sequence[TensorType], epilogue: Expr
+) -> None:
     """An epilogue uses ``acc`` of the root's element type and loads operands with their types."""
     for node in walk(epilogue):
         if node.op == "acc" and node.dtype is not root.dtype:
-            raise RlxError("op.type", f"{name}: acc has the wrong type", found=node.dtype, allowed=root.dtype)
+            raise RlxError(
+                "op.type", f"{name}: acc has the wrong type", found=node.dtype, allowed=root.dtype
+            )
         if node.op != "load":
             continue
         slot = node.attr
         if not isinstance(slot, int) or not 0 <= slot < len(types):
-            raise RlxError("op.operands", f"{name}: the epilogue loads an operand that does not exist", found=slot)
+            raise RlxError(
+                "op.operands",
+                f"{name}: the epilogue loads an operand that does not exist",
+                found=slot,
+            )
         operand = types[slot]
         if node.dtype is not operand.dtype or len(node.args) != operand.rank:
             raise RlxError(

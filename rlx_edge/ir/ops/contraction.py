@@ -26,12 +26,16 @@ from rlx_edge.ir.types import TensorType
 CHANNEL_BLOCK = 4
 
 
-def window_size(extent: Dim, kernel: Dim, stride: int, dilation: int, before: int, after: int) -> Dim:
+def window_size(
+    extent: Dim, kernel: Dim, stride: int, dilation: int, before: int, after: int
+) -> Dim:
     """Number of window positions along one axis (floor)."""
     return (extent + before + after - (kernel - 1) * dilation - 1) // stride + 1
 
 
-def _convolution_attrs(ctx: InferContext) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
+def _convolution_attrs(
+    ctx: InferContext,
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
     stride = attr_ints(ctx, "stride", 2, 1)
     padding = attr_ints(ctx, "padding", 4, 0)
     dilation = attr_ints(ctx, "dilation", 2, 1)
@@ -43,7 +47,11 @@ def _convolution_attrs(ctx: InferContext) -> tuple[tuple[int, ...], tuple[int, .
 
 def _grouped(ctx: InferContext, channels: Dim, groups: int, what: str) -> Dim:
     if not channels.divisible_by(groups):
-        raise ctx.error(f"{what} do not divide into {groups} groups", found=channels, allowed=f"a multiple of {groups}")
+        raise ctx.error(
+            f"{what} do not divide into {groups} groups",
+            found=channels,
+            allowed=f"a multiple of {groups}",
+        )
     return channels // groups
 
 
@@ -57,18 +65,27 @@ def _conv_type(ctx: InferContext) -> TensorType:
     n, c, h, w = require_rank(ctx, 0, 4, "x")
     out, inner, kh, kw = require_rank(ctx, 1, 4, "w")
     stride, padding, dilation, groups = _convolution_attrs(ctx)
-    require_same(ctx, _grouped(ctx, c, groups, "input channels"), inner, "channels in a group and weight channels")
+    require_same(
+        ctx,
+        _grouped(ctx, c, groups, "input channels"),
+        inner,
+        "channels in a group and weight channels",
+    )
     _grouped(ctx, out, groups, "output channels")
     _check_bias(ctx, out)
     oh = window_size(h, kh, stride[0], dilation[0], padding[0], padding[2])
     ow = window_size(w, kw, stride[1], dilation[1], padding[1], padding[3])
     for size, axis in ((oh, "height"), (ow, "width")):
         if size.is_constant and size.value < 1:
-            raise ctx.error(f"the kernel is larger than the padded {axis}", found=f"output {axis} {size}", allowed="at least 1")
+            raise ctx.error(
+                f"the kernel is larger than the padded {axis}",
+                found=f"output {axis} {size}",
+                allowed="at least 1",
+            )
     return TensorType(ctx.types[0].dtype, (n, out, oh, ow))
 
 
-def _channel(ctx: ExpressionContext, block: Dim, lane: Dim, inner: Dim) -> tuple[Dim, Expr | None]:
+def _channel(block: Dim, lane: Dim, inner: Dim) -> tuple[Dim, Expr | None]:
     """Channel inside the group, clamped, and the condition under which it exists (None: always)."""
     channel = block * CHANNEL_BLOCK + lane
     if inner.divisible_by(CHANNEL_BLOCK) or (inner.is_constant and inner.value < CHANNEL_BLOCK):
@@ -90,7 +107,7 @@ def _conv(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
     zero = const(0, ctx.result.dtype)
 
     def body(block: Dim, row: Dim, column: Dim, lane: Dim) -> Expr:
-        channel, exists = _channel(ctx, block, lane, inner)
+        channel, exists = _channel(block, lane, inner)
         places = (
             (y * stride[0] + row * dilation[0] - padding[0], h, padding[0] or padding[2]),
             (x * stride[1] + column * dilation[1] - padding[1], w, padding[1] or padding[3]),
@@ -116,10 +133,72 @@ def _conv(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
     return total + ctx.load("b", (o,)) if ctx.has("b") else total
 
 
+def _transposed_size(
+    extent: Dim, kernel: Dim, stride: int, dilation: int, pads: int, extra: int
+) -> Dim:
+    return (extent - 1) * stride - pads + (kernel - 1) * dilation + extra + 1
+
+
+def _transposed_type(ctx: InferContext) -> TensorType:
+    n, c, h, w = require_rank(ctx, 0, 4, "x")
+    inner, out, kh, kw = require_rank(ctx, 1, 4, "w")
+    stride, padding, dilation, groups = _convolution_attrs(ctx)
+    extra = attr_ints(ctx, "output_padding", 2, 0)
+    require_same(ctx, c, inner, "input channels and weight channels")
+    _grouped(ctx, c, groups, "input channels")
+    _check_bias(ctx, out * groups)
+    oh = _transposed_size(h, kh, stride[0], dilation[0], padding[0] + padding[2], extra[0])
+    ow = _transposed_size(w, kw, stride[1], dilation[1], padding[1] + padding[3], extra[1])
+    for size, axis in ((oh, "height"), (ow, "width")):
+        if size.is_constant and size.value < 1:
+            raise ctx.error(
+                f"padding removes the whole {axis}",
+                found=f"output {axis} {size}",
+                allowed="at least 1",
+            )
+    return TensorType(ctx.types[0].dtype, (n, out * groups, oh, ow))
+
+
+def _transposed(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
+    """As a gather: tap (row, column) reaches result y from image row (y + top - row * d) / s."""
+    n, o, y, x = at
+    _, c, h, w = ctx.type("x").shape
+    _, out, kh, kw = ctx.type("w").shape
+    stride, padding, dilation = ctx.attrs["stride"], ctx.attrs["padding"], ctx.attrs["dilation"]
+    groups = ctx.attrs["groups"]
+    inner = c // groups
+    base = as_dim(0) if groups == 1 else o // out * inner
+    feature = o if groups == 1 else o % out
+    zero = const(0, ctx.result.dtype)
+
+    def body(block: Dim, row: Dim, column: Dim, lane: Dim) -> Expr:
+        channel, exists = _channel(block, lane, inner)
+        inside = exists
+        spots: list[Dim] = []
+        for position, tap, axis, extent in ((y, row, 0, h), (x, column, 1, w)):
+            reach = position + padding[axis] - tap * dilation[axis]
+            place = reach // stride[axis]
+            conditions = [index(place) >= index(0), index(place) < index(extent)]
+            if stride[axis] > 1:
+                conditions.append(binary("eq", index(reach % stride[axis]), index(0)))
+            for condition in conditions:
+                inside = condition if inside is None else binary("and", inside, condition)
+            spots.append(dim_max(dim_min(place, extent - 1), 0))
+        assert inside is not None
+        tap_value = select(inside, ctx.load("x", (n, base + channel, *spots)), zero)
+        weight = ctx.load("w", (base + channel, feature, row, column))
+        return tap_value * (weight if exists is None else select(exists, weight, zero))
+
+    total = ctx.reduce("chain", (ceildiv(inner, CHANNEL_BLOCK), kh, kw, _lanes(inner)), body)
+    return total + ctx.load("b", (o,)) if ctx.has("b") else total
+
+
 def _matmul_type(ctx: InferContext) -> TensorType:
     a, b = ctx.types[0].shape, ctx.types[1].shape
     if not a or not b:
-        raise ctx.error("operands must have at least one axis", found=f"{ctx.types[0]} and {ctx.types[1]}")
+        raise ctx.error(
+            "operands must have at least one axis", found=f"{ctx.types[0]} and {ctx.types[1]}"
+        )
     rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
     require_same(ctx, a[-1], b[-2] if len(b) > 1 else b[-1], "the contracted sizes")
     batch = broadcast_shapes(ctx, [a[:-2], b[:-2]])
@@ -168,16 +247,71 @@ OPS = (
         doc="Convolution of NCHW images; padding = [top, left, bottom, right] (ONNX Conv).",
         examples=(
             example(
-                "padded", "f32[n, 3, 6, 5]", "f32[4, 3, 3, 3]", "f32[4]",
-                stride=(2, 1), padding=(1, 1, 0, 2), dilation=(1, 1), groups=1,
+                "padded",
+                "f32[n, 3, 6, 5]",
+                "f32[4, 3, 3, 3]",
+                "f32[4]",
+                stride=(2, 1),
+                padding=(1, 1, 0, 2),
+                dilation=(1, 1),
+                groups=1,
             ),
             example(
-                "grouped", "f32[1, 12, 5, 5]", "f32[4, 6, 2, 2]",
-                stride=(1, 1), padding=(0, 0, 0, 0), dilation=(2, 1), groups=2,
+                "grouped",
+                "f32[1, 12, 5, 5]",
+                "f32[4, 6, 2, 2]",
+                stride=(1, 1),
+                padding=(0, 0, 0, 0),
+                dilation=(2, 1),
+                groups=2,
             ),
             example(
-                "depthwise", "f32[2, 5, 6, 6]", "f32[5, 1, 3, 3]", "f32[5]",
-                stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1), groups=5,
+                "depthwise",
+                "f32[2, 5, 6, 6]",
+                "f32[5, 1, 3, 3]",
+                "f32[5]",
+                stride=(1, 1),
+                padding=(1, 1, 1, 1),
+                dilation=(1, 1),
+                groups=5,
+            ),
+        ),
+    ),
+    OpDef(
+        "rlxc::conv_transpose2d",
+        _X_W_BIAS,
+        (
+            attribute("stride", "ints"),
+            attribute("padding", "ints"),
+            attribute("dilation", "ints"),
+            attribute("output_padding", "ints"),
+            attribute("groups", "int"),
+        ),
+        _transposed_type,
+        Expression(_transposed),
+        frozenset({"contraction", "blocked"}),
+        doc="Transposed convolution of NCHW images, w as [in, out / groups, h, w] (ONNX ConvTranspose).",
+        examples=(
+            example(
+                "double",
+                "f32[n, 3, 3, 4]",
+                "f32[3, 2, 2, 2]",
+                "f32[2]",
+                stride=(2, 2),
+                padding=(0, 0, 0, 0),
+                dilation=(1, 1),
+                output_padding=(0, 0),
+                groups=1,
+            ),
+            example(
+                "grouped",
+                "f32[1, 10, 4, 3]",
+                "f32[10, 3, 3, 3]",
+                stride=(2, 1),
+                padding=(1, 0, 1, 1),
+                dilation=(1, 2),
+                output_padding=(1, 0),
+                groups=2,
             ),
         ),
     ),

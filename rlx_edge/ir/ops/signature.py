@@ -98,7 +98,9 @@ def attr_int(ctx: InferContext, name: str) -> int:
     return value
 
 
-def attr_ints(ctx: InferContext, name: str, count: int | None = None, low: int | None = None) -> tuple[int, ...]:
+def attr_ints(
+    ctx: InferContext, name: str, count: int | None = None, low: int | None = None
+) -> tuple[int, ...]:
     """An ``ints`` attribute with ``count`` entries of at least ``low``."""
     value = ctx.attrs[name]
     if not isinstance(value, tuple) or not all(
@@ -151,7 +153,9 @@ def attr_axes(ctx: InferContext, name: str, rank: int) -> tuple[int, ...]:
     for axis in axes:
         if not 0 <= axis < rank:
             raise ctx.error(
-                f"axis {axis} is out of range for rank {rank}", found=axis, allowed=f"0 to {rank - 1}"
+                f"axis {axis} is out of range for rank {rank}",
+                found=axis,
+                allowed=f"0 to {rank - 1}",
             )
     if list(axes) != sorted(set(axes)):
         raise _attribute_error(ctx, name, list(axes), "distinct axes in ascending order")
@@ -160,7 +164,10 @@ def attr_axes(ctx: InferContext, name: str, rank: int) -> tuple[int, ...]:
 
 def _attribute_error(ctx: InferContext, name: str, found: object, allowed: str) -> RlxError:
     return RlxError(
-        "op.attribute", f"{ctx.name}: attribute {name} has the wrong value", found=found, allowed=allowed
+        "op.attribute",
+        f"{ctx.name}: attribute {name} has the wrong value",
+        found=found,
+        allowed=allowed,
     )
 
 
@@ -202,7 +209,9 @@ def require_rank(ctx: InferContext, position: int, rank: int, name: str) -> tupl
     """Operand ``position``'s shape, which must have ``rank`` axes."""
     shape = ctx.types[position].shape
     if len(shape) != rank:
-        raise ctx.error(f"{name} must have rank {rank}", found=ctx.types[position], allowed=f"rank {rank}")
+        raise ctx.error(
+            f"{name} must have rank {rank}", found=ctx.types[position], allowed=f"rank {rank}"
+        )
     return shape
 
 

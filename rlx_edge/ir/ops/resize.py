@@ -1,0 +1,150 @@
+"""Resampling by exact rational coordinates.
+
+The coordinate in the operand of result position ``i`` is a fraction ``n / d`` of integers that
+only the sizes decide, so which elements are read never depends on floating point:
+
+    asymmetric           i * in / out
+    half_pixel           ((2i + 1) * in - out) / (2 * out)
+    pytorch_half_pixel   the same, 0 where out is 1
+    align_corners        i * (in - 1) / (out - 1), 0 where out is 1
+"""
+
+from __future__ import annotations
+
+from rlx_edge.ir.dims import Dim, as_dim, dim_max, dim_min
+from rlx_edge.ir.expression import Expr, cast, index
+from rlx_edge.ir.opdef import Expression, ExpressionContext, InferContext, OpDef
+from rlx_edge.ir.ops.signature import ANY, FLOAT, attr_dims, attribute, dims, example, operand
+from rlx_edge.ir.types import TensorType
+
+COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def _coordinate(mode: str, at: Dim, size: Dim, target: Dim) -> tuple[Dim, Dim]:
+    """Numerator and positive denominator of the coordinate in the operand."""
+    if mode == "asymmetric":
+        return at * size, target
+    if mode == "align_corners":
+        return at * (size - 1), dim_max(target - 1, 1)
+    if mode == "pytorch_half_pixel" and target.is_constant and target.value == 1:
+        return as_dim(0), as_dim(1)
+    numerator = (at * 2 + 1) * size - target
+    if mode == "pytorch_half_pixel" and not target.is_constant:
+        # min(out - 1, 1) is 0 exactly where out is 1.
+        numerator = numerator * dim_min(target - 1, 1)
+    return numerator, target * 2
+
+
+def _rounded(mode: str, numerator: Dim, denominator: Dim) -> Dim:
+    if mode == "floor":
+        return numerator // denominator
+    if mode == "ceil":
+        return -((-numerator) // denominator)
+    if mode == "round_prefer_ceil":
+        return (numerator * 2 + denominator) // (denominator * 2)
+    return -((denominator - numerator * 2) // (denominator * 2))
+
+
+def _clamped(place: Dim, size: Dim) -> Dim:
+    return dim_max(dim_min(place, size - 1), 0)
+
+
+def _resize_type(ctx: InferContext) -> TensorType:
+    x = ctx.types[0]
+    sizes = attr_dims(ctx, "sizes", x.rank)
+    if ctx.attrs["mode"] == "linear" and x.dtype not in FLOAT:
+        raise ctx.error("mode linear needs a float type", found=x.dtype, allowed=list(FLOAT))
+    for size in sizes:
+        if size.is_constant and size.value < 1:
+            raise ctx.error("a size is below 1", found=size, allowed="at least 1")
+    return TensorType(x.dtype, sizes)
+
+
+def _resize(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
+    shape, targets = ctx.type("x").shape, ctx.result.shape
+    mode = ctx.attrs["coordinate_transformation_mode"]
+    if ctx.attrs["mode"] == "linear":
+        return _linear(ctx, at, mode)
+    places = [
+        place
+        if size is target
+        else _clamped(
+            _rounded(ctx.attrs["nearest_mode"], *_coordinate(mode, place, size, target)), size
+        )
+        for place, size, target in zip(at, shape, targets, strict=True)
+    ]
+    return ctx.load("x", places)
+
+
+def _linear(ctx: ExpressionContext, at: tuple[Dim, ...], mode: str) -> Expr:
+    """Between both neighbours, innermost axis first: low * (1 - t) + high * t."""
+    shape, targets, dtype = ctx.type("x").shape, ctx.result.shape, ctx.result.dtype
+
+    def sample(axis: int, places: tuple[Dim, ...]) -> Expr:
+        if axis == len(shape):
+            return ctx.load("x", places)
+        size, target = shape[axis], targets[axis]
+        if size is target:
+            return sample(axis + 1, (*places, at[axis]))
+        numerator, denominator = _coordinate(mode, at[axis], size, target)
+        below = numerator // denominator
+        fraction = cast(index(numerator % denominator), dtype) / cast(index(denominator), dtype)
+        low = sample(axis + 1, (*places, _clamped(below, size)))
+        high = sample(axis + 1, (*places, _clamped(below + 1, size)))
+        return low * (1 - fraction) + high * fraction
+
+    return sample(0, ())
+
+
+OPS = (
+    OpDef(
+        "rlxc::resize",
+        (operand("x", ANY),),
+        (
+            attribute("sizes", "dims"),
+            attribute("mode", "string", "nearest", "linear"),
+            attribute("coordinate_transformation_mode", "string", *COORDINATES),
+            attribute("nearest_mode", "string", *ROUNDINGS),
+        ),
+        _resize_type,
+        Expression(_resize),
+        frozenset({"blocked"}),
+        "Resampling to ``sizes``; axes whose size stays are copied; the scale is size / old size "
+        "(ONNX Resize, Upsample).",
+        (
+            example(
+                "double",
+                "f32[1, 2, 3, n]",
+                sizes=dims(1, 2, 6, "2 * n"),
+                mode="nearest",
+                coordinate_transformation_mode="asymmetric",
+                nearest_mode="floor",
+            ),
+            example(
+                "shrink",
+                "f32[1, 1, 7, 5]",
+                sizes=dims(1, 1, 3, 4),
+                mode="nearest",
+                coordinate_transformation_mode="half_pixel",
+                nearest_mode="round_prefer_floor",
+            ),
+            example(
+                "bilinear",
+                "f32[1, 2, 4, 5]",
+                sizes=dims(1, 2, 7, 3),
+                mode="linear",
+                coordinate_transformation_mode="half_pixel",
+                nearest_mode="round_prefer_floor",
+            ),
+            example(
+                "corners",
+                "f32[1, 2, 4, 5]",
+                sizes=dims(1, 2, 7, 9),
+                mode="linear",
+                coordinate_transformation_mode="align_corners",
+                nearest_mode="floor",
+            ),
+        ),
+    ),
+)

@@ -57,8 +57,9 @@ class LoopKernel:
 class TemplateKernel:
     """A template with its baked configuration; ``config`` is sorted ``(name, value)`` pairs.
 
-    ``epilogue`` is an expression over ``acc`` and loads of the extra buffer slots at the output's
-    position, or ``None``. Slot order: output, template operands, extra epilogue operands.
+    ``epilogue`` is an expression over ``acc`` and loads of the extra operands at the output's
+    position, or ``None``: ``load(k, dtype, ())`` is extra operand ``k`` (its position in
+    ``extras``), without indices. Slot order is the template's (``slots``).
     """
 
     template: str

@@ -1,1 +1,1 @@
-"""The floor shared by all executors: buffers, units and the command-list executor without I/O."""
+"""The floor under every executor: buffers, units, command lists, feeds and trace events."""

@@ -1,1 +1,1 @@
-"""WebAssembly under wasmtime: engine, units and the compiled-module cache."""
+"""The wasmtime executor: one shared engine, a cache of compiled modules, one unit a program."""

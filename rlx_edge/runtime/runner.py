@@ -1,0 +1,330 @@
+"""Runs one ``Program`` on one unit: prepare once, plan once a shape, execute once a call.
+
+Only this module knows the order: grow, write the parameter block, upload weights, ``prepare``;
+then for every call copy inputs, execute the segments, copy outputs. It works for any
+``ExecutionUnit``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import prod
+
+import numpy as np
+
+from rlx_edge.ir.commands import Command, Receive, Run, Send
+from rlx_edge.ir.core import Constant
+from rlx_edge.ir.errors import DeviceError, DigestError, GuardError, InputError, LimitError
+from rlx_edge.ir.plan import MEMORY_LIMIT, Placement, Plan, evaluate
+from rlx_edge.ir.program import Port, Program, Upload
+from rlx_edge.ir.types import U8
+from rlx_edge.runtime.buffers import DeviceContext, TensorBuffer
+from rlx_edge.runtime.executor import Executor, Finished, SegmentDone, Started, check_commands
+from rlx_edge.runtime.trace import Trace
+from rlx_edge.runtime.units import Array, ExecutionUnit
+
+STAGING = 16 << 20
+"""Bytes of a constant that pass through Python at a time."""
+PLANS = 64
+"""Plans kept, least recently used first out."""
+
+Progress = Callable[[int, int], None]
+"""Told bytes uploaded so far and in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    plan: Plan
+    words: Array
+
+
+class ProgramRunner:
+    """A program, its unit and its plans. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        program: Program,
+        constants: Mapping[str, Constant],
+        unit: ExecutionUnit,
+        context: DeviceContext,
+        *,
+        holder: str = "session",
+        trace: Trace | None = None,
+        plans: int = PLANS,
+        check_weights: bool = False,
+        profile: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        check_program(program, constants)
+        self.program = program
+        self.unit = unit
+        self.trace = Trace(unit.device) if trace is None else trace
+        self.plan_count = 0
+        """How many times the plan program was evaluated."""
+        self.profile = profile
+        """Whether every launch is a segment of its own, so that the trace has its time."""
+        self._constants = constants
+        self._context = context
+        self._holder = holder
+        self._capacity = max(1, plans)
+        self._check_weights = check_weights
+        self._progress = progress
+        self._plans: OrderedDict[tuple[int, ...], _Planned] = OrderedDict()
+        self._written: _Planned | None = None
+        self._resident: TensorBuffer | None = None
+        self._arena: TensorBuffer | None = None
+        start = Trace.now()
+        unit.load(program)
+        self.trace.record("load", "dispatch", start, nbytes=len(program.wasm))
+
+    def holds(self, symbols: Mapping[str, int]) -> bool:
+        """Whether the guards that bind this program to sizes and values hold."""
+        return all(guard.holds(dict(symbols)) for guard in self.program.guards)
+
+    def plan(self, symbols: Mapping[str, int]) -> Plan:
+        """The plan for these symbols, evaluated or remembered.
+
+        ``GuardError`` where the program does not cover them, ``LimitError`` where the device's
+        memory does not.
+        """
+        return self._planned(symbols).plan
+
+    def run(self, arrays: Sequence[Array], symbols: Mapping[str, int]) -> list[Array]:
+        """The outputs, as fresh arrays, for input ``arrays`` in the order of the program."""
+        planned = self._planned(symbols)
+        self._make_ready(planned)
+        plan, trace = planned.plan, self.trace
+        for port, place, array in zip(self.program.inputs, plan.inputs, arrays, strict=True):
+            start = Trace.now()
+            self.unit.upload(place.address, array)
+            trace.record("input", "execute", start, name=port.name, nbytes=array.nbytes)
+        self._execute(self.program.execute, "execute")
+        outputs = []
+        for port, place in zip(self.program.outputs, plan.outputs, strict=True):
+            start = Trace.now()
+            array = self.unit.download(place.address, port.type.dtype, place.shape)
+            trace.record("output", "execute", start, name=port.name, nbytes=array.nbytes)
+            outputs.append(array)
+        return outputs
+
+    def close(self) -> None:
+        """Release the buffers and the unit."""
+        for buffer in (self._arena, self._resident):
+            if buffer is not None:
+                buffer.release()
+        self._arena = self._resident = self._written = None
+        self._plans.clear()
+        self.unit.close()
+
+    # ---- plans -------------------------------------------------------------------------------
+
+    def _planned(self, symbols: Mapping[str, int]) -> _Planned:
+        missing = [name for name in self.program.plan.symbols if name not in symbols]
+        if missing:
+            raise InputError(
+                "input.symbol", "no input says how large this is", found=missing, allowed="a size"
+            )
+        key = tuple(symbols[name] for name in self.program.plan.symbols)
+        found = self._plans.get(key)
+        if found is not None:
+            self._plans.move_to_end(key)
+            return found
+        start = Trace.now()
+        planned = self._evaluate(symbols)
+        self.trace.record("plan", "dispatch", start, nbytes=planned.words.nbytes)
+        self._plans[key] = planned
+        if len(self._plans) > self._capacity:
+            self._plans.popitem(last=False)
+        return planned
+
+    def _evaluate(self, symbols: Mapping[str, int]) -> _Planned:
+        self.plan_count += 1
+        try:
+            plan = evaluate(self.program.plan, symbols)
+        except ZeroDivisionError:
+            raise GuardError(
+                "plan.division", "a size divides by zero", found=_show(symbols)
+            ) from None
+        except OverflowError:
+            raise LimitError(
+                "plan.range", "a size or address exceeds 32 bits", found=_show(symbols)
+            ) from None
+        _check_places(self.program.inputs, plan.inputs, plan.peak)
+        _check_places(self.program.outputs, plan.outputs, plan.peak)
+        return _Planned(plan, np.frombuffer(plan.words, np.int32))
+
+    # ---- memory ------------------------------------------------------------------------------
+
+    def _make_ready(self, planned: _Planned) -> None:
+        """Memory of this plan, its words in place, and the weights prepared."""
+        if planned is self._written:
+            return
+        self._written = None
+        self._grow(max(planned.plan.peak, resident_need(self.program)))
+        self._hold_arena(planned.plan.peak)
+        self.unit.upload(self.program.plan.block_address, planned.words)
+        if self._resident is None:
+            self._prepare()
+        self._written = planned
+
+    def _grow(self, nbytes: int) -> None:
+        before, start = self.unit.size, Trace.now()
+        self.unit.grow(nbytes)
+        if self.unit.size > before:
+            self.trace.record("allocate", "dispatch", start, nbytes=self.unit.size - before)
+
+    def _hold_arena(self, peak: int) -> None:
+        if self._arena is not None:
+            self._arena.release()
+            self._arena = None
+        resident = self.program.resident
+        if peak > resident:
+            self._arena = self._context.adopt(
+                self.unit, resident, U8, (peak - resident,), name="arena", holder=self._holder
+            )
+
+    def _prepare(self) -> None:
+        total = sum(upload.nbytes for upload in self.program.uploads)
+        done = 0
+        for upload in self.program.uploads:
+            done = self._upload(upload, done, total)
+        self._execute(self.program.prepare, "compile")
+        self._resident = self._context.adopt(
+            self.unit, 0, U8, (self.program.resident,), name="weights", holder=self._holder
+        )
+
+    def _upload(self, upload: Upload, done: int, total: int) -> int:
+        constant = self._constants[upload.digest]
+        start, state = Trace.now(), sha256()
+        for offset in range(0, upload.nbytes, STAGING):
+            chunk = constant.read(offset, min(STAGING, upload.nbytes - offset))
+            if self._check_weights:
+                state.update(chunk)
+            self.unit.upload(upload.address + offset, np.frombuffer(chunk, np.uint8))
+            done += len(chunk)
+            if self._progress is not None:
+                self._progress(done, total)
+        self.trace.record("upload", "compile", start, name=upload.digest, nbytes=upload.nbytes)
+        if self._check_weights and state.hexdigest() != upload.digest.removeprefix("sha256:"):
+            raise DigestError(
+                "weights.digest",
+                "the weights are not the ones that the IR names",
+                found=f"sha256:{state.hexdigest()}",
+                allowed=upload.digest,
+                where=constant.location or None,
+            )
+        return done
+
+    # ---- commands ----------------------------------------------------------------------------
+
+    def _execute(self, commands: Sequence[Command], phase: str) -> None:
+        executor = Executor(commands)
+        actions = executor.handle(Started())
+        while actions:
+            action = actions.pop(0)
+            if isinstance(action, Run):
+                self._segment(action, phase)
+                actions += executor.handle(SegmentDone())
+            elif isinstance(action, Finished):
+                self.unit.synchronize()
+
+    def _segment(self, segment: Run, phase: str) -> None:
+        step = 1 if self.profile else segment.end - segment.begin
+        for begin in range(segment.begin, segment.end, step):
+            start = Trace.now()
+            try:
+                self.unit.launch(begin, begin + step)
+            except DeviceError as error:
+                raise self._located(error, begin, begin + step) from error
+            name = self.program.launches[begin].op if step == 1 else ""
+            self.trace.record("run", phase, start, name=name, begin=begin, end=begin + step)
+
+    def _located(self, error: DeviceError, begin: int, end: int) -> DeviceError:
+        first, last = self.program.launches[begin], self.program.launches[end - 1]
+        return DeviceError(
+            error.code,
+            error.what,
+            found=error.found,
+            allowed=error.allowed,
+            where=f"{self.unit.device}: launches {begin} to {end - 1} "
+            f"(%{first.value} {first.op} … %{last.value} {last.op})",
+        )
+
+
+def resident_need(program: Program) -> int:
+    """Bytes that the block, the weights and their upload need, whatever the sizes."""
+    block = program.plan.block_address + 4 * len(program.plan.words)
+    return max(
+        [program.resident, block, *(upload.address + upload.nbytes for upload in program.uploads)]
+    )
+
+
+def check_program(program: Program, constants: Mapping[str, Constant]) -> None:
+    """Refuse a program that cannot run here, before anything is loaded.
+
+    ``DigestError`` ``program.constant`` for weights that are absent or of another length,
+    ``DeviceError`` ``program.launches`` and ``program.transport``, ``LimitError``
+    ``memory.limit``, and what ``check_commands`` says.
+    """
+    for upload in program.uploads:
+        constant = constants.get(upload.digest)
+        if constant is None or constant.nbytes != upload.nbytes:
+            raise DigestError(
+                "program.constant",
+                "the program needs a constant that the IR does not have",
+                found="none" if constant is None else f"{constant.nbytes} bytes",
+                allowed=f"{upload.digest} with {upload.nbytes} bytes",
+            )
+    need = resident_need(program)
+    if need > MEMORY_LIMIT:
+        raise LimitError(
+            "memory.limit",
+            "the weights need more memory than WebAssembly has",
+            found=f"{need} bytes",
+            allowed=f"at most {MEMORY_LIMIT} bytes",
+        )
+    for commands in (program.prepare, program.execute):
+        check_commands(commands)
+        for command in commands:
+            if isinstance(command, Run) and command.end > len(program.launches):
+                raise DeviceError(
+                    "program.launches",
+                    "the command list runs launches that the program does not have",
+                    found=f"{command.begin} to {command.end}",
+                    allowed=f"0 to {len(program.launches)}",
+                )
+            if isinstance(command, (Send, Receive)):
+                raise DeviceError(
+                    "program.transport",
+                    "the command list sends to another device, and there is only this one",
+                    found=command,
+                )
+
+
+def _check_places(ports: Sequence[Port], places: Sequence[Placement], peak: int) -> None:
+    """Places come from a plan program that may have been edited: never trust them."""
+    for port, place in zip(ports, places, strict=True):
+        nbytes = prod(place.shape) * port.type.dtype.bytes
+        if min(place.shape, default=1) < 1:
+            raise GuardError("plan.shape", f"'{port.name}' would be empty", found=list(place.shape))
+        if place.address < 0 or place.address + nbytes > peak:
+            raise LimitError(
+                "plan.place",
+                f"the plan places '{port.name}' outside its memory",
+                found=f"{nbytes} bytes at {place.address}",
+                allowed=f"0 to {peak}",
+            )
+        if place.address % port.type.dtype.bytes:
+            raise LimitError(
+                "plan.align",
+                f"the plan places '{port.name}' across an element boundary",
+                found=place.address,
+                allowed=f"a multiple of {port.type.dtype.bytes}",
+            )
+
+
+def _show(symbols: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sorted(symbols.items()))

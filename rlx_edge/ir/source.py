@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+MAX_EXCERPT = 160
+"""Characters of a source line that an excerpt shows."""
+_HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +43,22 @@ class Span:
         return f"{self.file.name}:{line}:{column}"
 
     def excerpt(self) -> str:
-        """The line and a second one with carets under the span."""
+        """The line and a second one with carets under the span; a long line is cut around it."""
         line, column = self.file.line_column(self.start)
-        text = self.file.line(line)
-        width = max(1, min(self.end - self.start, len(text) - column + 1))
-        return f"{text}\n{' ' * (column - 1)}{'^' * width}"
+        text, at = self.file.line(line).rstrip("\r"), column - 1
+        end = min(len(text), at + max(1, self.end - self.start))
+        before, after = "", ""
+        if len(text) > MAX_EXCERPT:
+            first = max(0, min(at - MAX_EXCERPT // 4, len(text) - MAX_EXCERPT))
+            last = first + MAX_EXCERPT
+            before, after = "… " if first else "", " …" if last < len(text) else ""
+            text, at, end = text[first:last], at - first, min(end - first, MAX_EXCERPT)
+        shown = f"{before}{_HIDDEN.sub(' ', text)}{after}"
+        return f"{shown}\n{' ' * (len(before) + at)}{'^' * max(1, end - at)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpan(Span):
+    """An operation's place: its first line, and ``parts`` such as ``attribute stride``."""
+
+    parts: Mapping[str, Span] = field(default_factory=dict, repr=False, compare=False)

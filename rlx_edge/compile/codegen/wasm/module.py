@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from rlx_edge.compile.codegen.wasm import encoder
 from rlx_edge.compile.codegen.wasm.encoder import Body, Limits, Section
@@ -93,6 +93,7 @@ class ModuleBuilder:
         self._elements = encoder.ElementSection()
         self._data = encoder.DataSection()
         self._start: int | None = None
+        self._once: dict[Hashable, int] = {}
 
     def type(self, parameters: Sequence[int], results: Sequence[int] = ()) -> int:
         """Index of a function type, added once."""
@@ -155,6 +156,13 @@ class ModuleBuilder:
         self._functions.append(function)
         self._function_types.append(type_index)
         return function
+
+    def once(self, key: Hashable, emit: Callable[[], FunctionBuilder]) -> int:
+        """Index of the function that `emit` builds the first time a key is asked for."""
+        found = self._once.get(key)
+        if found is None:
+            found = self._once[key] = emit().index
+        return found
 
     def export_function(self, name: str, index: int) -> None:
         """Export a function."""

@@ -1,0 +1,221 @@
+"""Two-dimensional convolution as a contraction over taps, without an im2col matrix.
+
+The input is NCHW4c (`blocked`) with channels of a group in multiples of four, or NCHW (`planes`)
+with any channels; its buffer has a border of zeros at least as wide as the padding. The output is
+NCHW4c or NCHW and may have a border of its own, which is left alone. Weights are packed in panels
+(`packing.WeightPack`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
+from rlx_edge.compile.physical import Physical
+from rlx_edge.compile.templates.contraction import LANES, VECTOR_BYTES, Tile
+from rlx_edge.compile.templates.driver import Contraction, emit_driver, scratch_bytes
+from rlx_edge.compile.templates.finish import (
+    BATCH_CHANNEL,
+    BLOCKED,
+    FULL,
+    PLANES,
+    EmitEpilogue,
+    Output,
+)
+from rlx_edge.compile.templates.words import Words
+from rlx_edge.ir.dims import Dim, DimLike, as_dim, ceildiv
+from rlx_edge.ir.errors import RlxError
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Sizes of one convolution; kernel, stride, dilation as (vertical, horizontal).
+
+    `padding` is (top, left, bottom, right) in pixels, as in `Physical.border`.
+    """
+
+    kernel: tuple[DimLike, DimLike]
+    stride: tuple[DimLike, DimLike] = (1, 1)
+    dilation: tuple[DimLike, DimLike] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    groups: DimLike = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Conv2d:
+    """Baked configuration of a conv2d kernel.
+
+    Attributes:
+        tile: shape and form of the micro-kernels.
+        input: layout of the input, `blocked` or `planes`.
+        output: layout of the output, `blocked` or `planes`.
+        extras: kinds of the extra operands: `full` (the output's shape and layout, with its own
+            border), `channel` (`[C]`), `batch_channel` (`[N, C, 1, 1]`, plain), `scalar`.
+    """
+
+    tile: Tile
+    input: str
+    output: str
+    extras: tuple[str, ...] = ()
+
+    @property
+    def contraction(self) -> Contraction:
+        """What the driver is generated for."""
+        source = "quads" if self.input == BLOCKED else "singles"
+        output = Output(self.output, self.extras)
+        return Contraction(f"conv2d_{self.input}_{self.output}", self.tile, source, output, True)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the buffer slots, in order."""
+        return ("out", "a", "b", *self.contraction.output.slots, "scratch")
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the words after the slots, in order; strides and origins in bytes."""
+        return (
+            *("slices", "images", "height", "width", "n", "k"),
+            *("channels", "kernel_rows", "kernel_columns"),
+            *("a_origin", "a_slice", "a_image", "a_row", "a_pixel"),
+            *("a_plane", "a_tap_row", "a_tap_column", "b_slice"),
+            *("out_origin", "out_slice", "out_image", "out_row", "out_plane"),
+            *self.contraction.output.words,
+        )
+
+    def arguments(
+        self,
+        x: Physical,
+        out: Physical,
+        geometry: Geometry,
+        extras: Sequence[Physical | None] = (),
+    ) -> tuple[Dim, ...]:
+        """Parameter dims for stored operands; `extras` gives each `full` extra's storage.
+
+        Raises:
+            RlxError: a layout differs from the baked one, or a border is narrower than the
+                padding.
+        """
+        _require_layout("input", x, self.input)
+        _require_layout("output", out, self.output)
+        images, channels = x.type.shape[:2]
+        out_channels, height, width = out.type.shape[1:]
+        groups = as_dim(geometry.groups)
+        n, group_channels = out_channels // groups, channels // groups
+        blocks = group_channels // LANES if self._many(groups) else ceildiv(group_channels, LANES)
+        image, plane, row, pixel = _byte_strides(x)
+        taps = as_dim(geometry.kernel[0]) * geometry.kernel[1]
+        blocked = self.input == BLOCKED
+        k = (blocks * LANES if blocked else group_channels) * taps
+        values = {
+            "slices": groups,
+            "images": images,
+            "height": height,
+            "width": width,
+            "n": n,
+            "k": k,
+            "channels": group_channels,
+            "kernel_rows": as_dim(geometry.kernel[0]),
+            "kernel_columns": as_dim(geometry.kernel[1]),
+            "a_origin": tap_origin(x, geometry.padding),
+            "a_slice": (blocks if blocked else group_channels) * plane,
+            "a_image": image,
+            "a_row": row * geometry.stride[0],
+            "a_pixel": pixel * geometry.stride[1],
+            "a_plane": plane,
+            "a_tap_row": row * geometry.dilation[0],
+            "a_tap_column": pixel * geometry.dilation[1],
+            "b_slice": ceildiv(n, LANES) * k * VECTOR_BYTES,
+        }
+        values |= self._output_words("out", out, n)
+        for slot, kind, stored in zip(
+            self.contraction.output.slots, self.extras, _padded(extras, self.extras), strict=True
+        ):
+            if kind == FULL:
+                if stored is None:
+                    raise RlxError("template.extra", "a full extra operand needs its storage")
+                _require_layout(slot, stored, self.output)
+                values |= self._output_words(slot, stored, n)
+            elif kind == BATCH_CHANNEL:
+                values[f"{slot}_image"] = out_channels * 4
+        return tuple(values[name] for name in self.parameters)
+
+    def _many(self, groups: Dim) -> bool:
+        return not (groups.is_constant and groups.value == 1)
+
+    def _output_words(self, slot: str, stored: Physical, n: Dim) -> dict[str, Dim]:
+        image, plane, row, _ = _byte_strides(stored)
+        step = ceildiv(n, LANES) if self.output == BLOCKED else n
+        return {
+            f"{slot}_origin": stored.origin * 4,
+            f"{slot}_slice": step * plane,
+            f"{slot}_image": image,
+            f"{slot}_row": row,
+            f"{slot}_plane": plane,
+        }
+
+    def scratch_bytes(self, channels: DimLike, kernel: tuple[DimLike, DimLike]) -> Dim:
+        """Bytes of the scratch buffer, for the input channels of one group."""
+        taps = as_dim(kernel[0]) * kernel[1]
+        if self.input == BLOCKED:
+            quads = ceildiv(channels, LANES) * taps
+            return scratch_bytes(self.contraction, quads * LANES, quads)
+        singles = as_dim(channels) * taps
+        return scratch_bytes(self.contraction, singles, singles)
+
+    def emit(self, module: ModuleBuilder, epilogue: EmitEpilogue | None = None) -> int:
+        """Function index of the kernel in a module."""
+        pixel = {BLOCKED: VECTOR_BYTES, PLANES: 4}[self.output]
+        words = Words((*self.slots, *self.parameters), {"out_pixel": pixel})
+        return emit_driver(module, self.contraction, words, epilogue)
+
+
+def _padded(extras: Sequence[Physical | None], kinds: tuple[str, ...]) -> list[Physical | None]:
+    return [*extras, *(None for _ in kinds[len(extras) :])]
+
+
+def _byte_strides(stored: Physical) -> tuple[Dim, Dim, Dim, Dim]:
+    """Bytes from image to image, plane (channel or channel block), row, pixel."""
+    image, plane, row, pixel = stored.strides[:4]
+    return image * 4, plane * 4, row * 4, pixel * 4
+
+
+def tap_origin(x: Physical, padding: tuple[int, int, int, int]) -> Dim:
+    """Byte offset of the first tap of output pixel (0, 0) in the input's buffer.
+
+    Raises:
+        RlxError: the border is narrower than the padding.
+    """
+    if any(border < pad for border, pad in zip(x.border, padding, strict=True)):
+        raise RlxError(
+            "template.border",
+            "the input's border is narrower than the padding",
+            found=str(x.border),
+            allowed=f"at least {padding}",
+        )
+    _, _, row, pixel = _byte_strides(x)
+    top, left = x.border[0] - padding[0], x.border[1] - padding[1]
+    return row * top + pixel * left
+
+
+def _require_layout(what: str, stored: Physical, layout: str) -> None:
+    if stored.is_blocked != (layout == BLOCKED):
+        raise RlxError(
+            "template.layout",
+            f"the {what} is not stored as the kernel was built for",
+            found=stored.layout,
+            allowed=layout,
+        )
+
+
+def flops(
+    images: DimLike,
+    out_channels: DimLike,
+    height: DimLike,
+    width: DimLike,
+    group_channels: DimLike,
+    kernel: tuple[DimLike, DimLike],
+) -> Dim:
+    """Floating-point operations: a multiplication and an addition for each tap and channel."""
+    outputs = as_dim(images) * out_channels * height * width
+    return outputs * group_channels * kernel[0] * kernel[1] * 2

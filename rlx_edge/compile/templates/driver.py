@@ -1,0 +1,354 @@
+"""The driver that matmul and conv2d share: blocks of rows, panels of columns, finish.
+
+For each slice (batch entry or group) and each block of at most `BLOCK_ROWS` rows it fills the
+pointer tables, spreads operand A when the tile wants it, and then for each panel of B runs the
+micro-kernels and the finish. A row is one output pixel: the rows of all images form one sequence,
+so tiles cross image rows and images.
+
+Scratch memory of a launch, from its start: pointer tables (A, output, pointed extras), the
+accumulators of one block and panel, the tap table, the spread block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlx_edge.compile.codegen.wasm.encoder import I32
+from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
+from rlx_edge.compile.templates.contraction import (
+    LANES,
+    VECTOR_BYTES,
+    Tile,
+    add_constant,
+    emit_panel,
+    emit_spread_block,
+)
+from rlx_edge.compile.templates.finish import (
+    BATCH_CHANNEL,
+    BLOCK_ROWS,
+    FULL,
+    TABLE_BYTES,
+    EmitEpilogue,
+    Output,
+    emit_finish,
+)
+from rlx_edge.compile.templates.words import Words
+from rlx_edge.ir.dims import Dim, DimLike, align, as_dim, dim_max, dim_min
+
+SPREAD_BYTES = 384 * 1024
+"""Target size of the spread block: it and one panel of B stay in a second-level cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """What the driver is generated for.
+
+    Attributes:
+        name: debug name of the kernel function.
+        tile: shape and form of the micro-kernels.
+        source: how operand A is addressed (`contraction.SOURCES`).
+        output: layout of the output and kinds of the extra operands.
+        channel_slices: per-channel operands advance by `n` channels with each slice.
+    """
+
+    name: str
+    tile: Tile
+    source: str
+    output: Output
+    channel_slices: bool = False
+
+
+def block_rows(tile: Tile) -> int:
+    """Most rows of a block: a multiple of the tile's."""
+    return BLOCK_ROWS // tile.rows * tile.rows
+
+
+def scratch_bytes(contraction: Contraction, k: DimLike, taps: DimLike = 0) -> Dim:
+    """Bytes of scratch memory a launch needs, for chains of `k` and a table of `taps` offsets."""
+    tile = contraction.tile
+    total = _taps_offset(contraction) + align(as_dim(taps) * 4, VECTOR_BYTES)
+    if tile.access == "splat":
+        return total
+    row = as_dim(k) * VECTOR_BYTES
+    block = dim_min(row * block_rows(tile), SPREAD_BYTES)
+    return total + dim_max(block, row * tile.rows)
+
+
+def _acc_offset(contraction: Contraction) -> int:
+    return TABLE_BYTES * (1 + contraction.output.tables)
+
+
+def _taps_offset(contraction: Contraction) -> int:
+    panel = BLOCK_ROWS * contraction.tile.vectors * VECTOR_BYTES
+    return _acc_offset(contraction) + panel
+
+
+def emit_pointer_fill(module: ModuleBuilder) -> int:
+    """Function index of the fill of a pointer table.
+
+    Parameters of the function: `table`, `first` (row number), `count` (at least 1), `height`,
+    `width` (rows are numbered image, y, x), `base`, and the byte strides `image`, `row`, `pixel`.
+    """
+
+    def emit() -> FunctionBuilder:
+        names = ("table", "first", "count", "height", "width", "base", "image", "row", "pixel")
+        body = module.function("fill_pointers", [(name, I32) for name in names])
+        table, first, count, height, width, base, image, row, pixel = range(9)
+        x, y, line, pointer = (body.local(I32, name) for name in ("x", "y", "line", "pointer"))
+        body.local_get(first).local_get(width).i32_div_u().local_set(y)
+        body.local_get(first).local_get(width).i32_rem_u().local_set(x)
+        body.local_get(y).local_get(height).i32_div_u().local_get(image).i32_mul()
+        body.local_get(base).i32_add().local_set(base)
+        body.local_get(y).local_get(height).i32_rem_u().local_tee(y).local_get(row).i32_mul()
+        body.local_get(base).i32_add().local_set(line)
+        body.local_get(x).local_get(pixel).i32_mul().local_get(line).i32_add().local_set(pointer)
+        body.loop("next").local_get(table).local_get(pointer).i32_store()
+        add_constant(body, table, 4)
+        body.local_get(pointer).local_get(pixel).i32_add().local_set(pointer)
+        body.local_get(x).i32_const(1).i32_add().local_tee(x).local_get(width).i32_eq().if_()
+        body.i32_const(0).local_set(x).local_get(line).local_get(row).i32_add().local_set(line)
+        body.local_get(y).i32_const(1).i32_add().local_tee(y).local_get(height).i32_eq().if_()
+        body.i32_const(0).local_set(y).local_get(base).local_get(image).i32_add().local_tee(base)
+        body.local_set(line).end().local_get(line).local_set(pointer).end()
+        body.local_get(count).i32_const(1).i32_sub().local_tee(count).br_if("next").end()
+        return body
+
+    return module.once("fill_pointers", emit)
+
+
+def emit_tap_table(module: ModuleBuilder, source: str) -> int:
+    """Function index of the fill of a tap table in the contract's order of k.
+
+    The order is: block of four channels, kernel row, kernel column and, for `singles`, channel
+    within the block. Parameters of the function: `table`, `channels`, `rows`, `columns` (kernel
+    extents), and the byte strides `plane` (channel block, or channel for `singles`), `row`,
+    `column`.
+    """
+
+    def emit() -> FunctionBuilder:
+        names = ("table", "channels", "rows", "columns", "plane", "row", "column")
+        body = module.function(f"fill_taps_{source}", [(name, I32) for name in names])
+        table, channels, rows, columns, plane, row, column = range(7)
+        offset, y, x, line = (body.local(I32, name) for name in ("offset", "y", "x", "line"))
+        base, lane, at = (body.local(I32, name) for name in ("base", "lane", "at"))
+        body.block("done").loop("block").local_get(channels).i32_const(0).i32_le_s()
+        body.br_if("done")
+        body.local_get(base).local_set(line).local_get(rows).local_set(y).loop("row")
+        body.local_get(line).local_set(offset).local_get(columns).local_set(x).loop("column")
+        if source == "quads":
+            body.local_get(table).local_get(offset).i32_store()
+            add_constant(body, table, 4)
+        else:
+            body.local_get(offset).local_set(at).i32_const(0).local_set(lane).loop("lane")
+            body.local_get(table).local_get(at).i32_store()
+            add_constant(body, table, 4)
+            body.local_get(at).local_get(plane).i32_add().local_set(at)
+            add_constant(body, lane, 1)
+            body.local_get(lane).i32_const(LANES).i32_lt_s()
+            body.local_get(lane).local_get(channels).i32_lt_s().i32_and().br_if("lane").end()
+        body.local_get(offset).local_get(column).i32_add().local_set(offset)
+        body.local_get(x).i32_const(1).i32_sub().local_tee(x).br_if("column").end()
+        body.local_get(line).local_get(row).i32_add().local_set(line)
+        body.local_get(y).i32_const(1).i32_sub().local_tee(y).br_if("row").end()
+        body.local_get(plane).i32_const(1 if source == "quads" else LANES).i32_mul()
+        body.local_get(base).i32_add().local_set(base)
+        add_constant(body, channels, -LANES)
+        body.br("block").end().end()
+        return body
+
+    return module.once(("fill_taps", source), emit)
+
+
+def emit_driver(
+    module: ModuleBuilder,
+    contraction: Contraction,
+    words: Words,
+    epilogue: EmitEpilogue | None,
+) -> int:
+    """Function index of the kernel: `(args, thread) -> ()`.
+
+    Words, beyond the slots `out`, `a`, `b`, the extras' and `scratch`: `slices`, `images`,
+    `height`, `width` (rows of an image), `n` (columns), `k`; bytes of A: `a_origin`, `a_slice`,
+    `a_image`, `a_row`, `a_pixel`; `b_slice`; `out_origin`, `out_slice`, `out_image`, `out_row`,
+    `out_pixel` and, unless rows are contiguous, `out_plane`; `a_step` for the source `stride`, else
+    `channels`, `kernel_rows`, `kernel_columns`, `a_plane`, `a_tap_row`, `a_tap_column`; the
+    extras' as `Output.words` names them.
+    """
+    return _Driver(module, contraction, words, epilogue).emit().index
+
+
+class _Driver:
+    def __init__(
+        self,
+        module: ModuleBuilder,
+        contraction: Contraction,
+        words: Words,
+        epilogue: EmitEpilogue | None,
+    ) -> None:
+        tile, source = contraction.tile, contraction.source
+        self.contraction = contraction
+        self.tile = tile
+        self.words = words
+        self.fill = emit_pointer_fill(module)
+        self.taps = 0 if source == "stride" else emit_tap_table(module, source)
+        self.spread = 0 if tile.access == "splat" else emit_spread_block(module, tile, source)
+        self.panels = {
+            vectors: emit_panel(module, tile, vectors, source)
+            for vectors in range(1, tile.vectors + 1)
+        }
+        self.finish = emit_finish(module, contraction.output, words, epilogue)
+        self.body = module.function(contraction.name, [("args", I32), ("thread", I32)])
+
+    def emit(self) -> FunctionBuilder:
+        body, words = self.body, self.words
+        self.slice = body.local(I32, "slice")
+        self.first, self.count, self.limit, self.total = (
+            body.local(I32, name) for name in ("first", "count", "limit", "total")
+        )
+        self.n, self.k = words.local(body, "n"), words.local(body, "k")
+        self.scratch = words.local(body, "scratch")
+        self.taps_at, self.block_at = body.local(I32, "taps"), body.local(I32, "block")
+        self.step = body.local(I32, "step")
+        words.push(body, "images")
+        words.push(body, "height").i32_mul()
+        words.push(body, "width").i32_mul().local_set(self.total)
+        body.block("empty").local_get(self.total).i32_eqz().local_get(self.n).i32_eqz().i32_or()
+        words.push(body, "slices").i32_eqz().i32_or().br_if("empty")
+        self.place_taps()
+        self.choose_block()
+        body.loop("slice").i32_const(0).local_set(self.first).loop("block")
+        body.local_get(self.total).local_get(self.first).i32_sub().local_tee(self.count)
+        body.local_get(self.limit).i32_gt_u().if_()
+        body.local_get(self.limit).local_set(self.count).end()
+        self.run_block()
+        body.local_get(self.first).local_get(self.count).i32_add().local_tee(self.first)
+        body.local_get(self.total).i32_lt_u().br_if("block").end()
+        add_constant(body, self.slice, 1)
+        body.local_get(self.slice)
+        words.push(body, "slices").i32_lt_u().br_if("slice").end().end()
+        return body
+
+    def place_taps(self) -> None:
+        """Fill the tap table and find the spread block behind it."""
+        body, words = self.body, self.words
+        body.local_get(self.scratch).i32_const(_taps_offset(self.contraction)).i32_add()
+        body.local_set(self.taps_at)
+        if self.contraction.source == "stride":
+            words.push(body, "a_step").local_set(self.step)
+            body.local_get(self.taps_at).local_set(self.block_at)
+            return
+        body.local_get(self.taps_at)
+        for name in ("channels", "kernel_rows", "kernel_columns"):
+            words.push(body, name)
+        for name in ("a_plane", "a_tap_row", "a_tap_column"):
+            words.push(body, name)
+        body.call(self.taps)
+        body.local_get(self.k)
+        if self.contraction.source == "singles":
+            body.i32_const(4).i32_mul()
+        body.i32_const(VECTOR_BYTES - 1).i32_add().i32_const(-VECTOR_BYTES).i32_and()
+        body.local_get(self.taps_at).i32_add().local_set(self.block_at)
+
+    def choose_block(self) -> None:
+        """Rows of a block: as many as the spread block holds, a multiple of the tile's."""
+        body, rows = self.body, self.tile.rows
+        most = block_rows(self.tile)
+        body.i32_const(most).local_set(self.limit)
+        if self.tile.access == "splat":
+            return
+        body.local_get(self.k).i32_const(SPREAD_BYTES // VECTOR_BYTES // most).i32_gt_u().if_()
+        body.i32_const(SPREAD_BYTES // VECTOR_BYTES // rows).local_get(self.k).i32_div_u()
+        body.i32_const(rows).i32_mul().local_tee(self.limit)
+        body.i32_const(rows).local_get(self.limit).select().local_set(self.limit).end()
+
+    def run_block(self) -> None:
+        body, words = self.body, self.words
+        self.fill_tables()
+        rows_at = body.local(I32, "rows_at")
+        body.local_get(self.scratch).local_set(rows_at)
+        if self.tile.access == "spread":
+            body.local_get(self.scratch).local_get(self.k).local_get(self.block_at)
+            body.local_get(self.count).local_get(self.taps_at).local_get(self.step)
+            body.call(self.spread).local_get(self.block_at).local_set(rows_at)
+        column, panel = body.local(I32, "column"), body.local(I32, "panel")
+        vectors = body.local(I32, "vectors")
+        body.i32_const(0).local_set(column)
+        words.push(body, "b").local_get(self.slice)
+        words.push(body, "b_slice").i32_mul().i32_add().local_set(panel)
+        body.loop("panel")
+        body.local_get(self.n).local_get(column).i32_sub().i32_const(LANES - 1).i32_add()
+        body.i32_const(2).i32_shr_u().local_set(vectors)
+        body.local_get(vectors).i32_const(self.tile.vectors).i32_gt_u().if_()
+        body.i32_const(self.tile.vectors).local_set(vectors).end()
+        body.block("chained")
+        for width in range(self.tile.vectors, 0, -1):
+            if width > 1:
+                body.local_get(vectors).i32_const(width).i32_eq().if_()
+            body.local_get(rows_at).local_get(panel).local_get(self.k)
+            self.push_acc()
+            body.local_get(self.count).local_get(self.taps_at).local_get(self.step)
+            body.call(self.panels[width])
+            if width > 1:
+                body.br("chained").end()
+        body.end()
+        body.local_get(0)
+        self.push_acc()
+        body.local_get(self.count).local_get(vectors).local_get(column).local_get(column)
+        if self.contraction.channel_slices:
+            body.local_get(self.slice).local_get(self.n).i32_mul().i32_add()
+        body.local_get(self.scratch).i32_const(TABLE_BYTES).i32_add().call(self.finish)
+        body.local_get(vectors).local_get(self.k).i32_mul().i32_const(VECTOR_BYTES).i32_mul()
+        body.local_get(panel).i32_add().local_set(panel)
+        body.local_get(vectors).i32_const(2).i32_shl().local_get(column).i32_add()
+        body.local_tee(column).local_get(self.n).i32_lt_u().br_if("panel").end()
+
+    def push_acc(self) -> None:
+        self.body.local_get(self.scratch).i32_const(_acc_offset(self.contraction)).i32_add()
+
+    def fill_tables(self) -> None:
+        output = self.contraction.output
+        self.fill_table(0, "a", ("a_origin", "a_slice", "a_image", "a_row", "a_pixel"))
+        self.fill_table(1, "out", ("out_origin", "out_slice", "out_image", "out_row", "out_pixel"))
+        for position, number in enumerate(output.pointed):
+            slot, kind = output.slots[number], output.extras[number]
+            parts: dict[str, str | int | None] = dict.fromkeys(
+                ("origin", "slice", "image", "row", "pixel")
+            )
+            parts.update(
+                (name.removeprefix(f"{slot}_"), name)
+                for name in output.words
+                if name.startswith(f"{slot}_")
+            )
+            if kind == FULL:
+                parts["pixel"] = parts["pixel"] or output.pixel_bytes
+            elif kind == BATCH_CHANNEL:
+                parts["pixel"] = None
+            self.fill_table(
+                2 + position,
+                slot,
+                tuple(parts[name] for name in ("origin", "slice", "image", "row", "pixel")),
+            )
+
+    def fill_table(self, position: int, slot: str, strides: tuple[str | int | None, ...]) -> None:
+        """Fill one table of the block from a slot's address and its strides (None is 0)."""
+        body, words = self.body, self.words
+
+        def push(stride: str | int | None) -> None:
+            if isinstance(stride, str):
+                words.push(body, stride)
+            else:
+                body.i32_const(stride or 0)
+
+        origin, per_slice, *others = strides
+        body.local_get(self.scratch).i32_const(TABLE_BYTES * position).i32_add()
+        body.local_get(self.first).local_get(self.count)
+        words.push(body, "height")
+        words.push(body, "width")
+        words.push(body, slot)
+        push(origin)
+        body.i32_add().local_get(self.slice)
+        push(per_slice)
+        body.i32_mul().i32_add()
+        for stride in others:
+            push(stride)
+        body.call(self.fill)

@@ -1,0 +1,213 @@
+"""Conv2d: the contract's chain bit for bit, over tiles, layouts, geometries and epilogues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlx_edge.compile.codegen.wasm.module import FunctionBuilder
+from rlx_edge.compile.physical import Physical
+from rlx_edge.compile.templates.contraction import STYLES, parse_tile, variants
+from rlx_edge.compile.templates.conv2d import Conv2d, Geometry, flops
+from rlx_edge.compile.templates.finish import BLOCKED, PLANES
+from rlx_edge.compile.templates.packing import WeightPack
+from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.types import F32, tensor_type
+from tests.compile.templates.storage import load_stored, store
+from tests.kernel_host import KernelHost, assert_same_bits
+
+TILES = tuple(dict.fromkeys(tile.name for style in STYLES for tile in variants(style)))
+LAYOUTS = (BLOCKED, PLANES)
+EXTRAS = ("full", "channel", "batch_channel", "scalar")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One convolution: sizes, geometry, and borders of the input, output and residual."""
+
+    images: int
+    channels: int
+    out_channels: int
+    height: int
+    width: int
+    geometry: Geometry
+    slack: tuple[int, int, int, int]
+    out_border: tuple[int, int, int, int]
+    full_border: tuple[int, int, int, int]
+
+
+def conv(x: np.ndarray, w: np.ndarray, geometry: Geometry) -> np.ndarray:
+    """The oracle: chains over channel block, kernel row, kernel column, channel in the block."""
+    top, left, bottom, right = geometry.padding
+    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    groups = geometry.groups
+    out_channels, group_channels, rows, columns = w.shape
+    down, across = geometry.stride
+    lower, further = geometry.dilation
+    height = (x.shape[2] - lower * (rows - 1) - 1) // down + 1
+    width = (x.shape[3] - further * (columns - 1) - 1) // across + 1
+    per_group = out_channels // groups
+    total = np.zeros((len(x), out_channels, height, width), np.float32)
+    for block in range(0, group_channels, 4):
+        for r in range(rows):
+            for s in range(columns):
+                for c in range(block, min(block + 4, group_channels)):
+                    window = x[
+                        :,
+                        :,
+                        r * lower : r * lower + down * (height - 1) + 1 : down,
+                        s * further : s * further + across * (width - 1) + 1 : across,
+                    ]
+                    for group in range(groups):
+                        span = slice(group * per_group, (group + 1) * per_group)
+                        a = window[:, group * group_channels + c, None]
+                        b = w[None, span, c, r, s, None, None]
+                        total[:, span] = total[:, span] + a * b
+    return total
+
+
+def residual(body: FunctionBuilder, acc: int, loads: Sequence[Callable[[], None]]) -> None:
+    """`((acc + channel) * batch_channel + full) / scalar`, which is not 0 in pad lanes."""
+    full, channel, batch_channel, scalar = loads
+    body.local_get(acc)
+    channel()
+    body.f32x4_add()
+    batch_channel()
+    body.f32x4_mul()
+    full()
+    body.f32x4_add()
+    scalar()
+    body.f32x4_div()
+
+
+@cache
+def conv_host(tile: str, layouts: tuple[str, str], fused: bool) -> tuple[Conv2d, KernelHost]:
+    kernel = Conv2d(parse_tile(tile), *layouts, EXTRAS if fused else ())
+    return kernel, KernelHost(lambda module: kernel.emit(module, residual if fused else None))
+
+
+@cache
+def pack_host(columns: int, blocked: bool) -> KernelHost:
+    return KernelHost(WeightPack(columns, blocked).emit)
+
+
+def packed(w: np.ndarray, groups: int, columns: int, blocked: bool) -> np.ndarray:
+    pack = WeightPack(columns, blocked)
+    n, channels = len(w) // groups, w.shape[1]
+    kernel = (w.shape[2], w.shape[3])
+    out = np.full(pack.packed_bytes(groups, n, channels, kernel).value // 4, np.nan, np.float32)
+    arguments = [dim.value for dim in pack.arguments(groups, n, channels, kernel)]
+    return pack_host(columns, blocked).run([out, w], arguments)[0]
+
+
+def physical(shape: tuple[int, ...], layout: str, border: tuple[int, int, int, int]) -> Physical:
+    name = "NCHW4c" if layout == BLOCKED else "NCHW"
+    return Physical(tensor_type(F32, *shape), name, border)
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def check(tile: str, layouts: tuple[str, str], case: Case, fused: bool) -> None:
+    kernel, host = conv_host(tile, layouts, fused)
+    geometry = case.geometry
+    groups = geometry.groups
+    x = normal(1, case.images, case.channels, case.height, case.width)
+    w = normal(2, case.out_channels, case.channels // groups, *geometry.kernel)
+    expected = conv(x, w, geometry)
+    shape = expected.shape
+    border = tuple(pad + more for pad, more in zip(geometry.padding, case.slack, strict=True))
+    x_at = physical(x.shape, layouts[0], border)
+    out_at = physical(shape, layouts[1], case.out_border)
+    extras: list[np.ndarray] = []
+    stored: list[Physical] = []
+    if fused:
+        full = normal(3, *shape)
+        channel, scalar = normal(4, shape[1]), normal(6, 1)
+        batch_channel = normal(5, shape[0], shape[1], 1, 1)
+        biased = (expected + channel[None, :, None, None]) * batch_channel
+        expected = (biased + full) / scalar
+        stored = [physical(shape, layouts[1], case.full_border)]
+        extras = [store(full, stored[0]), channel, batch_channel, scalar]
+    depth = case.channels // groups
+    scratch = np.zeros(kernel.scratch_bytes(depth, geometry.kernel).value, np.uint8)
+    out = store(np.full(shape, np.nan, np.float32), out_at)
+    panels = packed(w, groups, kernel.tile.columns, layouts[0] == BLOCKED)
+    arguments = kernel.arguments(x_at, out_at, geometry, stored)
+    buffers = [out, store(x, x_at), panels, *extras, scratch]
+    result, _ = host.run(buffers, [dim.value for dim in arguments], (0, len(buffers) - 1))
+    actual, rest = load_stored(result, out_at)
+    assert_same_bits(actual, expected)
+    assert not rest.view(np.uint32).any(), "pad lanes or the border are not +0"
+
+
+def border() -> st.SearchStrategy[tuple[int, int, int, int]]:
+    return st.tuples(*[st.integers(0, 2)] * 4)
+
+
+@st.composite
+def cases(draw: st.DrawFn, layouts: tuple[str, str]) -> Case:
+    groups = draw(st.sampled_from([1, 1, 2, 3]))
+    # In NCHW4c every group starts at a block of four channels.
+    whole_input = layouts[0] == BLOCKED and groups > 1
+    whole_output = layouts[1] == BLOCKED and groups > 1
+    group_channels = draw(st.integers(1, 2)) * 4 if whole_input else draw(st.integers(1, 9))
+    per_group = draw(st.integers(1, 4)) * 4 if whole_output else draw(st.integers(1, 18))
+    kernel = (draw(st.integers(1, 4)), draw(st.integers(1, 4)))
+    dilation = (draw(st.integers(1, 2)), draw(st.integers(1, 2)))
+    geometry = Geometry(
+        kernel, (draw(st.integers(1, 3)), draw(st.integers(1, 3))), dilation, draw(border()), groups
+    )
+    low = [max(1, d * (k - 1) + 1) for k, d in zip(kernel, dilation, strict=True)]
+    return Case(
+        draw(st.integers(1, 2)),
+        group_channels * groups,
+        per_group * groups,
+        draw(st.integers(low[0], low[0] + 7)),
+        draw(st.integers(low[1], low[1] + 7)),
+        geometry,
+        draw(border()),
+        draw(border()),
+        draw(border()),
+    )
+
+
+PAIRS = tuple((first, second) for first in LAYOUTS for second in LAYOUTS)
+
+
+@pytest.mark.parametrize("layouts", PAIRS)
+@pytest.mark.parametrize("tile", TILES)
+@given(data=st.data(), fused=st.booleans())
+def test_conv_equals_the_chain(
+    tile: str, layouts: tuple[str, str], data: st.DataObject, fused: bool
+) -> None:
+    check(tile, layouts, data.draw(cases(layouts)), fused)
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_blocks_of_pixels_cross_images(tile: str) -> None:
+    geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
+    none = (0, 0, 0, 0)
+    check(tile, (BLOCKED, BLOCKED), Case(3, 68, 20, 9, 7, geometry, none, none, none), True)
+
+
+def test_layouts_and_borders_are_checked() -> None:
+    kernel = Conv2d(variants("v8")[0], BLOCKED, BLOCKED)
+    padded = Geometry((3, 3), padding=(1, 1, 1, 1))
+    x, out = (1, 4, 8, 8), (1, 4, 8, 8)
+    none = (0, 0, 0, 0)
+    with pytest.raises(RlxError, match="border is narrower than the padding"):
+        kernel.arguments(physical(x, BLOCKED, none), physical(out, BLOCKED, none), padded)
+    with pytest.raises(RlxError, match="not stored as the kernel was built for"):
+        kernel.arguments(physical(x, PLANES, none), physical(out, BLOCKED, none), Geometry((1, 1)))
+
+
+def test_flops_count_multiplications_and_additions() -> None:
+    assert flops(2, 8, 5, 6, 4, (3, 3)).value == 2 * 8 * 5 * 6 * 4 * 9 * 2

@@ -1,0 +1,175 @@
+"""What is known about symbols while a model is imported, and what was assumed on the way.
+
+Size symbols stand for integers of at least 1, value symbols for any integer. ``known`` holds the
+concrete values that the caller supplied; using one to choose between branches records a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from rlx_edge.ir.core import Binding, Guard
+from rlx_edge.ir.dims import Atom, Dim, dim_max, dim_min
+from rlx_edge.ir.errors import ModelError
+from rlx_edge.ir.onnx import conditions
+from rlx_edge.ir.onnx.conditions import Compare, Condition, Truth
+
+Bound = int | None
+"""``None`` is unbounded."""
+
+
+class Assumptions:
+    """Symbols of one import. ``generic`` decides what no value decides instead of failing."""
+
+    def __init__(self, known: Mapping[str, int] | None = None, *, generic: bool = False) -> None:
+        self.known = dict(known or {})
+        self.generic = generic
+        self.bindings: dict[str, Binding] = {}
+        self.guards: list[Guard] = []
+        self.undecided: list[str] = []
+        """Parameters whose values a condition needed, in the order of need."""
+
+    # ---- bounds ------------------------------------------------------------------------------
+
+    def lower(self, dim: Dim) -> Bound:
+        """A number that ``dim`` never falls below, ``None`` if none is known."""
+        return self._bound(dim, low=True)
+
+    def upper(self, dim: Dim) -> Bound:
+        """A number that ``dim`` never exceeds, ``None`` if none is known."""
+        return self._bound(dim, low=False)
+
+    def not_negative(self, dim: Dim) -> bool:
+        low = self.lower(dim)
+        return low is not None and low >= 0
+
+    def _bound(self, dim: Dim, *, low: bool) -> Bound:
+        total = 0
+        for atoms, coefficient in dim.terms:
+            bounds = [self._atom_bound(atom, low=low == (coefficient > 0)) for atom in atoms]
+            signs = [self._atom_bound(atom, low=True) for atom in atoms]
+            if len(atoms) > 1 and any(sign is None or sign < 0 for sign in signs):
+                return None
+            factors = [bound for bound in bounds if bound is not None]
+            if len(factors) < len(bounds):
+                return None
+            total += coefficient * prod(factors)
+        return total
+
+    def _atom_bound(self, atom: Atom, *, low: bool) -> Bound:
+        if atom.op == "symbol":
+            return 1 if low and atom.name not in self.bindings else None
+        a, b = atom.args
+        if atom.op in ("max", "min"):
+            sides = (self._bound(a, low=low), self._bound(b, low=low))
+            some = [side for side in sides if side is not None]
+            if (atom.op == "max") == low:  # one side is enough
+                return (max(some) if low else min(some)) if some else None
+            return (min(some) if low else max(some)) if len(some) == 2 else None
+        divisor = b.value if b.is_constant else None
+        if atom.op == "mod" and divisor is not None and divisor > 0:
+            return 0 if low else divisor - 1
+        if atom.op == "floordiv":
+            numerator = self._bound(a, low=low)
+            if divisor is not None and divisor > 0:
+                return None if numerator is None else numerator // divisor
+            if self.not_negative(a) and (self.lower(b) or 0) > 0:
+                return 0 if low else self._bound(a, low=False)
+        return None
+
+    # ---- arithmetic that profits from bounds -------------------------------------------------
+
+    def largest(self, a: Dim, b: Dim) -> Dim:
+        difference = a - b
+        if self.not_negative(difference):
+            return a
+        return b if self.not_negative(-difference) else dim_max(a, b)
+
+    def smallest(self, a: Dim, b: Dim) -> Dim:
+        difference = a - b
+        if self.not_negative(difference):
+            return b
+        return a if self.not_negative(-difference) else dim_min(a, b)
+
+    def compare(self, left: Dim, relation: str, right: Dim) -> Truth:
+        """The comparison, decided if the bounds decide it."""
+        low, high = self.lower(left - right), self.upper(left - right)
+        always = {
+            "==": low == high == 0,
+            "!=": (low is not None and low > 0) or (high is not None and high < 0),
+            "<": high is not None and high < 0,
+            "<=": high is not None and high <= 0,
+            ">": low is not None and low > 0,
+            ">=": low is not None and low >= 0,
+        }
+        if always[relation]:
+            return True
+        if always[conditions.NEGATED[relation]]:
+            return False
+        return Compare(left, relation, right)
+
+    # ---- decisions ---------------------------------------------------------------------------
+
+    def decide(self, truth: Truth, reason: str, where: str) -> bool:
+        """Whether the condition holds; what made it so becomes guards.
+
+        Value symbols need a known value: ``ModelError`` ``import.value_needed`` otherwise.
+        A comparison of sizes alone with ``==`` is taken to be false where the sizes are unknown
+        (they are "any size"), which the guard then says.
+        """
+        if isinstance(truth, bool):
+            return truth
+        env = dict(self.known)
+        missing = [name for name in conditions.symbols(truth) if name not in env]
+        if missing:
+            env = self._generic_values(truth, missing, where)
+        result = conditions.holds(truth, env)
+        condition = truth if result else conditions.negate(truth)
+        assert not isinstance(condition, bool)
+        self.require(*conditions.guards(condition, env, reason))
+        return result
+
+    def require(self, *guards: Guard) -> None:
+        for guard in guards:
+            if guard not in self.guards:
+                self.guards.append(guard)
+
+    def _generic_values(
+        self, condition: Condition, missing: Iterable[str], where: str
+    ) -> dict[str, int]:
+        """Values for unknown symbols that make every equality false."""
+        leaves = conditions.comparisons(condition)
+        values = [name for name in missing if name in self.bindings]
+        parameters = list(dict.fromkeys(self.bindings[name].parameter for name in values))
+        equalities = all(leaf.relation in ("==", "!=") for leaf in leaves)
+        self.undecided.extend(name for name in parameters if name not in self.undecided)
+        if not self.generic and (values or not equalities):
+            raise self._value_needed(condition, leaves, parameters, where)
+        # Distinct primes far from any constant in a model: no equality holds by accident.
+        env = dict(self.known)
+        for position, name in enumerate(missing):
+            env[name] = _GENERIC[position % len(_GENERIC)]
+        return env
+
+    def _value_needed(
+        self,
+        condition: Condition,
+        leaves: tuple[Compare, ...],
+        parameters: list[str],
+        where: str,
+    ) -> ModelError:
+        sides = [side for leaf in leaves for side in (leaf.left, leaf.right)]
+        constants = sorted({side.value for side in sides if side.is_constant})
+        names = ", ".join(repr(name) for name in parameters)
+        subject = f"the value of the input {names}" if parameters else "a size"
+        return ModelError(
+            "import.value_needed",
+            f"the model branches on {condition}, which needs {subject}",
+            found="no value",
+            allowed=f"a value; it is compared with {', '.join(map(str, constants)) or 'sizes'}",
+            where=where,
+        )
+
+
+_GENERIC = (1000003, 1000033, 1000037, 1000039, 1000081, 1000099, 1000117, 1000121)

@@ -1,0 +1,138 @@
+"""Matrix products, normalisations and what belongs to training."""
+
+from __future__ import annotations
+
+from rlx_edge.ir.core import Value
+from rlx_edge.ir.dims import ONE, product
+from rlx_edge.ir.onnx.context import Attrs, NodeContext
+from rlx_edge.ir.onnx.convert.table import Converter, Output
+
+
+def _matmul(n: NodeContext) -> Value:
+    return n.op("rlxc::matmul", [n.value(0), n.value(1)])
+
+
+def _gemm(n: NodeContext) -> Value:
+    """alpha * A' * B' + beta * C."""
+    a, b = n.value(0), n.value(1)
+    if a.type.rank != 2 or b.type.rank != 2:
+        n.fail("import.node", "operands must be matrices", found=f"{a.type} and {b.type}")
+    if n.int_attr("transA", 0):
+        a = n.step("rlxc::transpose", [a], {"perm": (1, 0)})
+    if n.int_attr("transB", 0):
+        b = n.step("rlxc::transpose", [b], {"perm": (1, 0)})
+    alpha, beta = n.float_attr("alpha", 1.0), n.float_attr("beta", 1.0)
+    addend = n.optional(2) if beta != 0.0 else None
+    if alpha == 1.0 and addend is None:
+        return n.op("rlxc::matmul", [a, b])
+    result = n.step("rlxc::matmul", [a, b])
+    dtype = result.type.dtype
+    if alpha != 1.0:
+        result = n.op("rlxc::mul", [result, n.splat(alpha, dtype)])
+    if addend is None:
+        return result
+    if beta != 1.0:
+        addend = n.step("rlxc::mul", [addend, n.splat(beta, dtype)])
+    return n.op("rlxc::add", [result, addend])
+
+
+def _batch_normalization(n: NodeContext) -> tuple[Value | None, ...]:
+    if n.int_attr("training_mode", 0) or any(n.used[1:]):
+        n.unsupported("training mode, or more outputs than the normalised tensor")
+    if n.opset < 9 and n.int_attr("spatial", 1) != 1:
+        n.unsupported("spatial = 0")
+    operands = [n.value(index) for index in range(5)]
+    y = n.op("rlxc::batch_norm", operands, {"epsilon": n.float_attr("epsilon", 1e-5)})
+    return (y, *(None for _ in n.used[1:]))
+
+
+def _layer_normalization(n: NodeContext) -> tuple[Value | None, ...]:
+    if any(n.used[1:]):
+        n.unsupported("the outputs with mean and deviation are used")
+    axis = n.axis(n.int_attr("axis", -1), n.rank(0))
+    operands = [n.value(0), n.value(1)]
+    bias = n.optional(2)
+    if bias is not None:
+        operands.append(bias)
+    attrs: Attrs = {"axis": axis, "epsilon": n.float_attr("epsilon", 1e-5)}
+    y = n.op("rlxc::layer_norm", operands, attrs)
+    return (y, *(None for _ in n.used[1:]))
+
+
+def _instance_normalization(n: NodeContext) -> Value:
+    """scale * (x - mean) / sqrt(variance + epsilon) + bias, per instance and channel."""
+    x = n.value(0)
+    axes = tuple(range(2, x.type.rank))
+    normal = _normalized(n, x, axes)
+    per_channel = (x.type.shape[1], *(ONE for _ in axes))
+    scale = n.reshape(n.value(1), per_channel, hint="scale")
+    bias = n.reshape(n.value(2), per_channel, hint="bias")
+    return n.op("rlxc::add", [n.step("rlxc::mul", [normal, scale]), bias])
+
+
+def _normalized(n: NodeContext, x: Value, axes: tuple[int, ...]) -> Value:
+    keep: Attrs = {"axes": axes, "keepdims": True}
+    centered = n.step("rlxc::sub", [x, n.step("rlxc::reduce_mean", [x], keep)])
+    square = n.step("rlxc::mul", [centered, centered])
+    variance = n.step("rlxc::reduce_mean", [square], keep)
+    epsilon = n.splat(n.float_attr("epsilon", 1e-5), x.type.dtype)
+    deviation = n.step("rlxc::sqrt", [n.step("rlxc::add", [variance, epsilon])])
+    return n.step("rlxc::div", [centered, deviation])
+
+
+def _group_normalization(n: NodeContext) -> Value:
+    """Scale and bias are per channel from opset 21 on, per group before."""
+    if n.opset < 21:
+        n.unsupported("before opset 21", found=f"opset {n.opset}")
+    x = n.value(0)
+    shape = x.type.shape
+    groups = n.int_attr("num_groups")
+    if groups < 1 or not shape[1].divisible_by(groups):
+        n.fail("import.attribute", "channels do not divide into groups", found=groups)
+    inner = product((shape[1] // groups, *shape[2:]))
+    flat = n.reshape(x, [shape[0], ONE * groups, inner], hint="groups")
+    normal = n.reshape(_normalized(n, flat, (2,)), shape, hint="normal")
+    per_channel = (shape[1], *(ONE for _ in shape[2:]))
+    scale = n.reshape(n.value(1), per_channel, hint="scale")
+    bias = n.reshape(n.value(2), per_channel, hint="bias")
+    return n.op("rlxc::add", [n.step("rlxc::mul", [normal, scale]), bias])
+
+
+def _lp_normalization(n: NodeContext) -> Value:
+    x = n.value(0)
+    axis = n.axis(n.int_attr("axis", -1), x.type.rank)
+    order = n.int_attr("p", 2)
+    keep: Attrs = {"axes": (axis,), "keepdims": True}
+    if order == 2:
+        length = n.step("rlxc::reduce_l2", [x], keep)
+    elif order == 1:
+        length = n.step("rlxc::reduce_sum", [n.step("rlxc::abs", [x])], keep)
+    else:
+        n.fail("import.attribute", "unknown norm", found=order, allowed="1 or 2")
+    return n.op("rlxc::div", [x, length])
+
+
+def _dropout(n: NodeContext) -> tuple[Output | None, ...]:
+    """Inference: the input itself. The mask is not computed."""
+    if any(n.used[1:]):
+        n.unsupported("the mask is used")
+    if n.has(2) and n.number(2):
+        n.unsupported("training mode")
+    return (n.entry(0), *(None for _ in n.used[1:]))
+
+
+def _identity(n: NodeContext) -> Output:
+    return n.entry(0)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "BatchNormalization": _batch_normalization,
+    "Dropout": _dropout,
+    "Gemm": _gemm,
+    "GroupNormalization": _group_normalization,
+    "Identity": _identity,
+    "InstanceNormalization": _instance_normalization,
+    "LayerNormalization": _layer_normalization,
+    "LpNormalization": _lp_normalization,
+    "MatMul": _matmul,
+}

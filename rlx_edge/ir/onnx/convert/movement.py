@@ -1,0 +1,399 @@
+"""Operators that move elements: shapes, permutations, slices, joins, padding and resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from rlx_edge.ir.core import Guard, Value
+from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, ceildiv, product
+from rlx_edge.ir.onnx.context import Attrs, NodeContext, typed
+from rlx_edge.ir.onnx.convert.table import Converter, Output
+from rlx_edge.ir.onnx.entries import Entry
+from rlx_edge.ir.types import F32
+
+
+def _reshaped(n: NodeContext, shape: Sequence[Dim]) -> Output:
+    """Input 0 under another shape; a weight keeps its bytes and needs no operation."""
+    entry = n.entry(0)
+    static = all(dim.is_constant for dim in shape)
+    if entry.tensor is not None and entry.value is None and static:
+        dims = tuple(dim.value for dim in shape)
+        return Entry(entry.name, tensor=replace(entry.tensor, dims=dims))
+    return n.reshape(n.value(0), shape)
+
+
+def _reshape(n: NodeContext) -> Output:
+    """0 copies a dim (unless ``allowzero``), one -1 takes what is left."""
+    old = n.shape(0)
+    wanted = n.dims(1) if n.has(1) else tuple(as_dim(dim) for dim in n.ints_attr("shape"))
+    allow_zero = n.int_attr("allowzero", 0) != 0
+    shape: list[Dim] = []
+    open_axis: int | None = None
+    for axis, dim in enumerate(wanted):
+        if dim.is_constant and dim.value < -1:
+            n.fail("import.node", "negative size in the new shape", found=str(dim))
+        if dim.is_constant and dim.value == -1:
+            if open_axis is not None:
+                n.fail("import.node", "more than one -1 in the new shape", found=_text(wanted))
+            open_axis = axis
+        elif dim is ZERO and not allow_zero:
+            if axis >= len(old):
+                n.fail("import.node", "0 in the new shape has no dim to copy", found=_text(wanted))
+            dim = old[axis]
+        shape.append(dim)
+    if open_axis is not None:
+        rest = product(shape[:open_axis] + shape[open_axis + 1 :])
+        shape[open_axis] = _quotient(n, product(old), rest)
+    return _reshaped(n, shape)
+
+
+def _quotient(n: NodeContext, total: Dim, part: Dim) -> Dim:
+    """``total / part``, which the model says is whole; a guard says so where it is not plain."""
+    if part is ZERO:
+        n.fail("import.node", "-1 beside a size of 0 in the new shape")
+    result = total // part
+    if result * part is not total:
+        if total.is_constant and part.is_constant:
+            n.fail(
+                "import.node", "the elements do not fit the new shape", found=f"{total} / {part}"
+            )
+        n.assume.require(Guard(total % part, "==", ZERO, f"Reshape {n.node.label}"))
+    return result
+
+
+def _text(dims: Sequence[Dim]) -> str:
+    return f"[{', '.join(map(str, dims))}]"
+
+
+def _flatten(n: NodeContext) -> Output:
+    shape = n.shape(0)
+    axis = n.int_attr("axis", 1)
+    if not -len(shape) <= axis <= len(shape):
+        n.fail("import.attribute", "axis out of range", found=axis, allowed=f"0 to {len(shape)}")
+    at = axis + len(shape) if axis < 0 else axis
+    return _reshaped(n, [product(shape[:at]), product(shape[at:])])
+
+
+def _axes_argument(n: NodeContext) -> tuple[int, ...] | None:
+    """Axes from the attribute (before opset 13) or input 1; ``None`` if neither is there."""
+    if n.has_attr("axes"):
+        return n.ints_attr("axes")
+    return n.integers(1) if n.has(1) else None
+
+
+def _squeeze(n: NodeContext) -> Output:
+    """Drops axes of size 1. A named axis with a symbolic size has to be 1, which a guard says;
+    without names, axes with symbolic sizes stay unless they are known to be 1."""
+    shape = n.shape(0)
+    given = _axes_argument(n)
+    if given is None:
+        reason = f"Squeeze {n.node.label}"
+        axes = tuple(
+            axis
+            for axis, dim in enumerate(shape)
+            if n.assume.decide(n.assume.compare(dim, "==", ONE), reason, n.where)
+        )
+    else:
+        axes = n.axes(given, len(shape))
+    for axis in axes:
+        if shape[axis].is_constant and shape[axis] is not ONE:
+            n.fail("import.node", f"axis {axis} has not size 1", found=_text(shape))
+        if not shape[axis].is_constant:
+            n.assume.require(Guard(shape[axis], "==", ONE, f"Squeeze {n.node.label}"))
+    return _reshaped(n, [dim for axis, dim in enumerate(shape) if axis not in axes])
+
+
+def _unsqueeze(n: NodeContext) -> Output:
+    shape = n.shape(0)
+    given = _axes_argument(n)
+    if given is None:
+        n.fail("import.attribute", "the axes are missing")
+    rank = len(shape) + len(given)
+    axes = n.axes(given, rank)
+    rest = iter(shape)
+    return _reshaped(n, [ONE if axis in axes else next(rest) for axis in range(rank)])
+
+
+def _transpose(n: NodeContext) -> Value:
+    x = n.value(0)
+    rank = x.type.rank
+    perm = n.ints_attr("perm", tuple(reversed(range(rank))))
+    if sorted(perm) != list(range(rank)):
+        n.fail(
+            "import.attribute",
+            "perm is not a permutation of the axes",
+            found=list(perm),
+            allowed=f"0 to {rank - 1}, each once",
+        )
+    if perm == tuple(range(rank)):
+        return x
+    return n.op("rlxc::transpose", [x], {"perm": perm})
+
+
+def _concat(n: NodeContext) -> Value:
+    values = n.values()
+    if not values:
+        n.fail("import.node", "at least one input is needed", found="none")
+    axis = n.axis(n.int_attr("axis", 1 if n.opset < 4 else None), values[0].type.rank)
+    values = [value for value in values if value.type.shape[axis : axis + 1] != (ZERO,)] or values
+    return values[0] if len(values) == 1 else n.op("rlxc::concat", values, {"axis": axis})
+
+
+# ---- slices ----------------------------------------------------------------------------------
+
+
+def _slice(n: NodeContext) -> Value:
+    x = n.value(0)
+    rank = x.type.rank
+    if n.opset < 10:
+        starts = tuple(as_dim(at) for at in n.ints_attr("starts"))
+        ends = tuple(as_dim(at) for at in n.ints_attr("ends"))
+        axes = n.ints_attr("axes", tuple(range(len(starts))))
+        steps = (1,) * len(starts)
+    else:
+        starts, ends = n.dims(1), n.dims(2)
+        axes = n.integers(3) if n.has(3) else tuple(range(len(starts)))
+        steps = n.integers(4) if n.has(4) else (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        n.fail("import.node", "starts, ends, axes and steps differ in length")
+    bounds: dict[int, tuple[Dim, Dim, int]] = {}
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = n.axis(axis, rank)
+        if step == 0 or at in bounds:
+            n.fail("import.node", "a step of 0, or an axis twice", found=list(steps))
+        bounds[at] = _bounds(n, start, end, step, x.type.shape[at])
+    return slice_of(n, x, bounds)
+
+
+def slice_of(n: NodeContext, x: Value, bounds: dict[int, tuple[Dim, Dim, int]]) -> Value:
+    """``x`` cut along axes; axes that stay whole are left out."""
+    kept = {
+        axis: bound
+        for axis, bound in sorted(bounds.items())
+        if bound != (ZERO, x.type.shape[axis], 1)
+    }
+    if not kept:
+        return x
+    attrs: Attrs = {
+        "starts": tuple(bound[0] for bound in kept.values()),
+        "ends": tuple(bound[1] for bound in kept.values()),
+        "axes": tuple(kept),
+        "steps": tuple(bound[2] for bound in kept.values()),
+    }
+    return n.op("rlxc::slice", [x], attrs)
+
+
+def _bounds(n: NodeContext, start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Dim, Dim, int]:
+    """Start and end as ONNX clamps them: inside ``[0, extent]`` when walking up, inside
+    ``[0, extent - 1]`` and ``[-1, extent - 1]`` when walking down."""
+    start, end = _from_front(n, start, extent), _from_front(n, end, extent)
+    low, high = (ZERO, extent) if step > 0 else (as_dim(-1), extent - 1)
+    start = _clamped(n, start, ZERO, high)
+    end = _clamped(n, end, low, high)
+    if step < 0:  # the IR walks [start, end) downwards from end - 1
+        start, end = end + 1, start + 1
+    return start, n.assume.largest(start, end), step
+
+
+def _from_front(n: NodeContext, position: Dim, extent: Dim) -> Dim:
+    """A position counted from the end, counted from the front instead."""
+    low, high = n.assume.lower(position), n.assume.upper(position)
+    if low is not None and low >= 0:
+        return position
+    if high is not None and high < 0:
+        return position + extent
+    from_end = n.assume.decide(
+        n.assume.compare(position, "<", ZERO), f"Slice {n.node.label}", n.where
+    )
+    return position + extent if from_end else position
+
+
+def _clamped(n: NodeContext, position: Dim, low: Dim, high: Dim) -> Dim:
+    return n.assume.largest(n.assume.smallest(position, high), low)
+
+
+def _split(n: NodeContext) -> tuple[Value | None, ...]:
+    """One slice an output that is read."""
+    x = n.value(0)
+    axis = n.axis(n.int_attr("axis", 0), x.type.rank)
+    extent = x.type.shape[axis]
+    sizes = _split_sizes(n, extent)
+    if len(sizes) < len(n.used):
+        n.fail("import.node", "more outputs than parts", found=len(n.used), allowed=len(sizes))
+    results: list[Value | None] = []
+    start = ZERO
+    for position, used in enumerate(n.used):
+        end = start + sizes[position]
+        hint = n.node.outputs[position] or "part"
+        results.append(_part(n, x, axis, start, end, hint) if used else None)
+        start = end
+    return tuple(results)
+
+
+def _part(n: NodeContext, x: Value, axis: int, start: Dim, end: Dim, hint: str) -> Value:
+    if start is ZERO and end is x.type.shape[axis]:
+        return x
+    attrs: Attrs = {"starts": (start,), "ends": (end,), "axes": (axis,), "steps": (1,)}
+    return n.op("rlxc::slice", [x], attrs, hint=hint)
+
+
+def _split_sizes(n: NodeContext, extent: Dim) -> tuple[Dim, ...]:
+    if n.has_attr("split"):
+        sizes = tuple(as_dim(size) for size in n.ints_attr("split"))
+    elif n.has(1):
+        sizes = n.dims(1)
+    else:
+        return _equal_parts(n, extent)
+    total = sum(sizes, ZERO)
+    if total is not extent:
+        if total.is_constant and extent.is_constant:
+            n.fail("import.node", "the parts do not add up", found=str(total), allowed=str(extent))
+        n.assume.require(Guard(total, "==", extent, f"Split {n.node.label}"))
+    return sizes
+
+
+def _equal_parts(n: NodeContext, extent: Dim) -> tuple[Dim, ...]:
+    """All of one size; from opset 18 on the last may be smaller."""
+    count = n.int_attr("num_outputs", len(n.node.outputs))
+    if extent.divisible_by(count):
+        return (extent // count,) * count
+    if n.opset < 18:
+        if extent.is_constant:
+            n.fail("import.node", f"size {extent} does not split into {count} equal parts")
+        n.assume.require(Guard(extent % count, "==", ZERO, f"Split {n.node.label}"))
+        return (extent // count,) * count
+    chunk = ceildiv(extent, count)
+    edges = [n.assume.smallest(chunk * part, extent) for part in range(count + 1)]
+    return tuple(end - start for start, end in pairwise(edges))
+
+
+# ---- gathering -------------------------------------------------------------------------------
+
+
+def _gather(n: NodeContext) -> Value:
+    """A known scalar index is a slice."""
+    x = n.value(0)
+    shape = x.type.shape
+    axis = n.axis(n.int_attr("axis", 0), len(shape))
+    index = n.state.content_of(n.entry(1))
+    if index is None or index.size != 1 or n.state.depends_on_values(index):
+        return n.op("rlxc::gather", [x, n.value(1)], {"axis": axis})
+    (at,) = index.dims()
+    start = _from_front(n, at, shape[axis])
+    room = shape[axis] - start
+    if room.is_constant and room.value <= 0:
+        n.fail("import.node", "index out of range", found=str(at), allowed=str(shape[axis]))
+    cut = slice_of(n, x, {axis: (start, start + 1, 1)})
+    picked = tuple(as_dim(dim) for dim in index.shape)
+    return n.reshape(cut, (*shape[:axis], *picked, *shape[axis + 1 :]))
+
+
+def _gather_elements(n: NodeContext) -> Value:
+    x = n.value(0)
+    axis = n.axis(n.int_attr("axis", 0), x.type.rank)
+    return n.op("rlxc::gather_elements", [x, n.value(1)], {"axis": axis})
+
+
+# ---- repetition and padding ------------------------------------------------------------------
+
+
+def _expand(n: NodeContext) -> Value:
+    x = n.value(0)
+    wanted = n.dims(1)
+    rank = max(x.type.rank, len(wanted))
+    old = (ONE,) * (rank - x.type.rank) + x.type.shape
+    new = (ONE,) * (rank - len(wanted)) + wanted
+    shape = tuple(_broadcast(n, a, b) for a, b in zip(old, new, strict=True))
+    return x if shape == x.type.shape else n.op("rlxc::expand", [x], {"shape": shape})
+
+
+def _broadcast(n: NodeContext, old: Dim, new: Dim) -> Dim:
+    if old is new or new is ONE:
+        return old
+    if old is ONE:
+        return new
+    if old.is_constant and new.is_constant:
+        n.fail("import.node", "sizes do not broadcast", found=f"{old} and {new}")
+    n.assume.require(Guard(old, "==", new, f"Expand {n.node.label}"))
+    return old
+
+
+def _constant_of_shape(n: NodeContext) -> Value:
+    shape = n.dims(0)
+    fill = n.tensor_attr("value")
+    if fill is not None and fill.size != 1:
+        n.fail("import.attribute", "value must have one element", found=list(fill.dims))
+    if fill is None:
+        scalar = n.splat(0.0, F32)
+    else:
+        scalar = n.splat(fill.elements()[0], n.state.dtype(fill.data_type, n.where))
+    return n.op("rlxc::expand", [scalar], {"shape": shape}) if shape else scalar
+
+
+def _tile(n: NodeContext) -> Value:
+    x = n.value(0)
+    repeats = n.dims(1)
+    if len(repeats) != x.type.rank:
+        n.fail("import.node", "one repeat an axis is needed", found=_text(repeats))
+    return x if set(repeats) <= {ONE} else n.op("rlxc::tile", [x], {"repeats": repeats})
+
+
+def _pad(n: NodeContext) -> Value:
+    """Amounts are an attribute before opset 11; negative ones cut."""
+    x = n.value(0)
+    rank = x.type.rank
+    mode = n.string_attr("mode", "constant")
+    if mode not in ("constant", "reflect", "edge"):
+        n.unsupported("mode", found=mode, allowed="constant, reflect, edge")
+    fill: float | int | bool = 0
+    if n.opset < 11:
+        amounts = tuple(as_dim(pad) for pad in n.ints_attr("pads"))
+        fill = n.float_attr("value", 0.0)
+    else:
+        amounts = n.dims(1)
+        if mode == "constant" and n.has(2):
+            fill = n.number(2)
+    axes = [n.axis(axis, rank) for axis in (n.integers(3) if n.has(3) else range(rank))]
+    if len(amounts) != 2 * len(axes):
+        n.fail("import.node", "two amounts an axis are needed", found=_text(amounts))
+    before, after = [ZERO] * rank, [ZERO] * rank
+    for position, axis in enumerate(axes):
+        before[axis], after[axis] = amounts[position], amounts[position + len(axes)]
+    if mode != "constant":
+        x = _cropped(n, x, before, after)
+        before = [n.assume.largest(amount, ZERO) for amount in before]
+        after = [n.assume.largest(amount, ZERO) for amount in after]
+    pads = (*before, *after)
+    if all(amount is ZERO for amount in pads):
+        return x
+    attrs: Attrs = {"pads": pads, "mode": mode, "value": typed(fill, x.type.dtype)}
+    return n.op("rlxc::pad", [x], attrs)
+
+
+def _cropped(n: NodeContext, x: Value, before: Sequence[Dim], after: Sequence[Dim]) -> Value:
+    """Negative amounts as a slice."""
+    bounds: dict[int, tuple[Dim, Dim, int]] = {}
+    for axis, (head, tail) in enumerate(zip(before, after, strict=True)):
+        start = n.assume.largest(-head, ZERO)
+        bounds[axis] = (start, x.type.shape[axis] - n.assume.largest(-tail, ZERO), 1)
+    return slice_of(n, x, bounds)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}

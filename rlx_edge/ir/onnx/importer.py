@@ -1,0 +1,415 @@
+"""From an ONNX model to a module of graph IR with symbolic sizes.
+
+Nodes are converted in file order. For each one the content of its outputs is worked out first
+(``fold.py``); only what is not known that way becomes operations (``convert/``). Declared types of
+inputs are trusted, those of intermediate values are not read.
+
+Integer inputs whose content shapes or branches depend on become value symbols with a binding in
+the function. A branch on such a symbol is taken for the value the caller gives and recorded as a
+guard, so the module says for which values it holds.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from rlx_edge.ir.core import Binding, Function, Module, Value
+from rlx_edge.ir.dims import Dim, as_dim, symbol
+from rlx_edge.ir.errors import InputError, ModelError, RlxError
+from rlx_edge.ir.onnx.assumptions import Assumptions
+from rlx_edge.ir.onnx.bytes import ByteSource, MemorySource
+from rlx_edge.ir.onnx.conditions import Compare, Condition, Every, Some
+from rlx_edge.ir.onnx.context import NodeContext, qualified
+from rlx_edge.ir.onnx.convert import CONTROL_FLOW, CONVERTERS, FOLDED_ONLY, is_supported
+from rlx_edge.ir.onnx.entries import Entry
+from rlx_edge.ir.onnx.fold import fold
+from rlx_edge.ir.onnx.model import (
+    Graph,
+    ModelFunction,
+    Node,
+    OnnxModel,
+    ValueInfo,
+    check_opset,
+    open_model,
+    read_model,
+)
+from rlx_edge.ir.onnx.names import identifier
+from rlx_edge.ir.onnx.prune import prune
+from rlx_edge.ir.onnx.scopes import Scope, all_nodes, live_nodes
+from rlx_edge.ir.onnx.shape_values import Item, ShapeValue
+from rlx_edge.ir.onnx.state import ImportState
+from rlx_edge.ir.onnx.unify import Unify
+from rlx_edge.ir.types import BOOL, TensorType
+
+MAX_VALUE_ELEMENTS = 64
+"""Integer inputs with more elements are data, never part of a shape."""
+
+MAX_CALL_DEPTH = 64
+_MAX_RESTARTS = 256
+_ANONYMOUS = ("?", "None", "none", "-1", "unk", "unknown")
+
+Source = str | os.PathLike[str] | bytes | ByteSource | OnnxModel
+
+
+def import_model(
+    source: Source,
+    *,
+    values: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    name: str | None = None,
+) -> Module:
+    """The module of an ONNX model: a path, bytes, a ``ByteSource`` or records read before.
+
+    ``values`` gives the content of integer inputs that the model branches on, row-major by input
+    name; ``shapes`` the concrete shapes of inputs, needed only where the model branches on sizes.
+    Neither is baked in: what was decided by them stands in ``function.guards``.
+
+    Errors: ``ModelError`` with codes ``import.*`` and ``op.*`` naming file, node, operator and
+    opset; ``InputError`` for ``values`` and ``shapes`` that do not belong to the model.
+    """
+    model = as_model(source)
+    _, module = _import(model, values or {}, shapes or {}, name, generic=False)
+    return module
+
+
+def value_inputs(model: OnnxModel) -> tuple[str, ...]:
+    """Integer inputs whose content, not only their shape, decides what is computed or how large
+    it is, in the order of the model's inputs."""
+    state, module = _import(model, {}, {}, None, generic=True)
+    needed = {binding.parameter for binding in module.function.bindings}
+    needed.update(state.assume.undecided)
+    return tuple(info.name for info in model.graph.inputs if info.name in needed)
+
+
+def dim_names(model: OnnxModel) -> dict[str, str]:
+    """Size symbol → the name of that dim in the ONNX file, for dims that have one there."""
+    state = ImportState(model, Function("f", [], [], []), Assumptions())
+    importer = _Importer(state, {})
+    importer.parameters({}, {})
+    return state.symbols.originals()
+
+
+def as_model(source: Source) -> OnnxModel:
+    """Records of a path, bytes or a source; records are passed through."""
+    if isinstance(source, OnnxModel):
+        return source
+    if isinstance(source, bytes):
+        return read_model(MemorySource(source))
+    if isinstance(source, (str, os.PathLike)):
+        return open_model(source)
+    return read_model(source)
+
+
+def _import(
+    model: OnnxModel,
+    values: Mapping[str, Sequence[int]],
+    shapes: Mapping[str, Sequence[int]],
+    name: str | None,
+    *,
+    generic: bool,
+) -> tuple[ImportState, Module]:
+    """Import, starting again each time two sizes turn out to be the same one."""
+    title = identifier(name or model.graph.name, "model")
+    replaced: dict[str, Dim] = {}
+    for _ in range(_MAX_RESTARTS):
+        function = Function(title, [], [], [])
+        state = ImportState(model, function, Assumptions(generic=generic))
+        importer = _Importer(state, replaced)
+        try:
+            importer.run(values, shapes)
+        except Unify as same:
+            replaced = {
+                key: dim.substitute({same.symbol: same.dim}) for key, dim in replaced.items()
+            }
+            replaced[same.symbol] = same.dim
+            continue
+        prune(function, state.assume)
+        used = {op.attrs["digest"] for op in function.ops if op.name == "tensor::const"}
+        constants = {key: item for key, item in state.constants.items() if key in used}
+        return state, Module(title, function, constants)
+    raise ModelError("import.sizes", "too many sizes turn out to be the same", where=model.source)
+
+
+class _Importer:
+    def __init__(self, state: ImportState, replaced: Mapping[str, Dim]) -> None:
+        self.state = state
+        self.model = state.model
+        self.replaced = replaced
+
+    def run(self, values: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]) -> None:
+        graph = self.model.graph
+        scope = Scope(self.model.opsets)
+        scope.names.update(self.parameters(values, shapes))
+        entries = self.graph(graph, scope)
+        function = self.state.function
+        for info, entry in zip(graph.outputs, entries, strict=True):
+            where = f"{self.model.source}: output {info.name!r}"
+            function.returns.append(self.state.materialize(entry, where))
+        names = [info.name for info in graph.outputs]
+        if names != [value.name for value in function.returns]:
+            function.output_names = names
+
+    # ---- parameters --------------------------------------------------------------------------
+
+    def parameters(
+        self, values: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]
+    ) -> dict[str, Entry]:
+        """Entries for the inputs; those with an initializer of the same name are constants."""
+        initializers = {tensor.name for tensor in self.model.graph.initializers}
+        inputs = [info for info in self.model.graph.inputs if info.name not in initializers]
+        for name in (*values, *shapes):
+            if name not in [info.name for info in inputs]:
+                raise InputError(
+                    "input.name",
+                    "the model has no such input",
+                    found=name,
+                    allowed=[info.name for info in inputs],
+                    where=self.model.source,
+                )
+        entries: dict[str, Entry] = {}
+        for info in inputs:
+            parameter = Value(info.name, self._declared_type(info))
+            if not info.name or info.name in entries:
+                raise ModelError(
+                    "import.graph",
+                    "an input has no name, or the name of another one",
+                    found=repr(info.name),
+                    where=self.model.source,
+                )
+            self.state.function.params.append(parameter)
+            self.state.builder.names.add(info.name)
+            entries[info.name] = Entry(info.name, value=parameter)
+        for info in inputs:
+            entry = entries[info.name]
+            self._bind_shape(entry, shapes.get(info.name))
+            self._bind_values(entry, values.get(info.name))
+        return entries
+
+    def _declared_type(self, info: ValueInfo) -> TensorType:
+        where = f"{self.model.source}: input {info.name!r}"
+        if info.kind != "tensor" or info.dims is None:
+            raise ModelError(
+                "import.input_type",
+                "inputs must be tensors of a known rank",
+                found="a tensor of unknown rank"
+                if info.kind == "tensor"
+                else info.kind or "no type",
+                where=where,
+            )
+        dtype = self.state.dtype(info.data_type, where)
+        dims = tuple(self._dim(info.name, axis, dim) for axis, dim in enumerate(info.dims))
+        return TensorType(dtype, dims)
+
+    def _dim(self, name: str, axis: int, declared: int | str | None) -> Dim:
+        if isinstance(declared, int):
+            return as_dim(declared)
+        if declared is None or not declared.strip() or declared.strip() in _ANONYMOUS:
+            text = self.state.symbols.fresh(f"{identifier(name, 'input')}_d{axis}")
+        else:
+            text = self.state.symbols.for_dim(declared)
+        return self.replaced.get(text, symbol(text))
+
+    def _bind_shape(self, entry: Entry, shape: Sequence[int] | None) -> None:
+        """Remember concrete sizes for the symbols of one input."""
+        if shape is None or entry.value is None:
+            return
+        declared = entry.value.type
+        if len(shape) != declared.rank:
+            raise self._shape_error(entry, shape)
+        for dim, size in zip(declared.shape, shape, strict=True):
+            names = dim.symbols()
+            if names and dim is symbol(names[0]):
+                known = self.state.assume.known.setdefault(names[0], size)
+            else:
+                known = dim.value if dim.is_constant else size
+            if known != size or size < 1:
+                raise self._shape_error(entry, shape)
+
+    def _shape_error(self, entry: Entry, shape: Sequence[int]) -> InputError:
+        assert entry.value is not None
+        return InputError(
+            "input.shape",
+            f"the input {entry.name!r} has another shape",
+            found=list(shape),
+            allowed=str(entry.value.type),
+            where=self.model.source,
+        )
+
+    def _bind_values(self, entry: Entry, given: Sequence[int] | None) -> None:
+        """Symbols for the elements of a small integer input, with their values if given."""
+        assert entry.value is not None
+        declared = entry.value.type
+        small = (
+            (declared.dtype.is_integer or declared.dtype is BOOL)
+            and declared.is_static
+            and math.prod(declared.static_shape) <= MAX_VALUE_ELEMENTS
+        )
+        count = math.prod(declared.static_shape) if small else 0
+        if given is not None and (not small or len(given) != count):
+            raise InputError(
+                "input.values",
+                f"cannot fix the value of the input {entry.name!r}: {declared}",
+                found=f"{len(given)} values",
+                allowed=f"{count} values"
+                if small
+                else "only small integer inputs of a fixed shape",
+                where=self.model.source,
+            )
+        if not small:
+            return
+        assume = self.state.assume
+        base = identifier(entry.name, "v")
+        items: list[Item] = []
+        for position in range(count):
+            hint = f"{base}_{position}" if declared.rank else base
+            name = self.state.symbols.fresh(hint)
+            assume.bindings[name] = Binding(name, entry.name, position)
+            if given is not None:
+                assume.known[name] = int(given[position])
+            is_bool = declared.dtype is BOOL
+            items.append(Compare(symbol(name), "!=", as_dim(0)) if is_bool else symbol(name))
+        entry.content = ShapeValue(declared.dtype, declared.static_shape, tuple(items))
+
+    # ---- graphs and nodes --------------------------------------------------------------------
+
+    def graph(self, graph: Graph, scope: Scope) -> list[Entry]:
+        """Convert a graph in ``scope``; the entries of its outputs."""
+        for tensor in graph.initializers:
+            scope.names[tensor.name] = Entry(tensor.name, tensor=tensor)
+        outputs = [info.name for info in graph.outputs]
+        return self.nodes(graph.nodes, outputs, scope, f"graph {graph.name!r}")
+
+    def nodes(
+        self, nodes: Sequence[Node], outputs: Sequence[str], scope: Scope, what: str
+    ) -> list[Entry]:
+        for node, used in live_nodes(nodes, outputs):
+            self.node(scope.resolved(node), used, scope)
+        found = [scope.find(name) for name in outputs]
+        missing = [name for name, entry in zip(outputs, found, strict=True) if entry is None]
+        if missing:
+            raise ModelError(
+                "import.graph",
+                f"nothing produces an output of {what}",
+                found=missing,
+                where=self.model.source,
+            )
+        return [entry for entry in found if entry is not None]
+
+    def node(self, node: Node, used: Sequence[bool], scope: Scope) -> None:
+        """Convert one node and put its outputs into ``scope``."""
+        if scope.depth > MAX_CALL_DEPTH:
+            raise ModelError("import.graph", "graphs nested too deeply", where=self.model.source)
+        context = self._context(node, used, scope)
+        function = self.model.functions.get((node.domain, node.op_type, node.overload))
+        if function is not None:
+            outputs: Sequence[Entry | None] = self._call(function, context, scope)
+        elif node.domain == "" and node.op_type in CONTROL_FLOW:
+            outputs = self._if(context, scope)
+        else:
+            outputs = self._convert(context)
+        for position, (name, read) in enumerate(zip(node.outputs, used, strict=True)):
+            entry = outputs[position] if position < len(outputs) else None
+            if name and entry is not None:
+                scope.names[name] = entry
+            elif read:
+                context.fail("import.node", f"output {position} is not computed", found=repr(name))
+
+    def _context(self, node: Node, used: Sequence[bool], scope: Scope) -> NodeContext:
+        opset = scope.opsets.get(node.domain, 0)
+        inputs: list[Entry | None] = []
+        for name in node.inputs:
+            entry = scope.find(name) if name else None
+            if name and entry is None:
+                raise ModelError(
+                    "import.graph",
+                    "a node reads a value that nothing before it produces",
+                    found=repr(name),
+                    where=f"{self.model.source}: node {node.label!r} ({qualified(node)})",
+                )
+            inputs.append(entry)
+        return NodeContext(self.state, node, inputs, opset, used)
+
+    def _convert(self, n: NodeContext) -> list[Entry | None]:
+        """Known content where there is any, operations otherwise; content that depends on the
+        value of an input gets both, so that plain data does not become part of the plan."""
+        names = n.node.outputs
+        contents = fold(n)
+        if contents is None:
+            return self._emit(n)
+        entries: list[Entry | None] = [
+            Entry(name, content=content) for name, content in zip(names, contents, strict=False)
+        ]
+        if any(self.state.depends_on_values(content) for content in contents):
+            try:
+                emitted = self._emit(n)
+            except RlxError as failure:
+                del failure  # the content is enough unless it cannot be expressed either
+                return entries
+            for entry, computed in zip(entries, emitted, strict=False):
+                if entry is not None and computed is not None:
+                    entry.value = computed.value
+        return entries
+
+    def _emit(self, n: NodeContext) -> list[Entry | None]:
+        converter = CONVERTERS.get((n.node.domain, n.node.op_type))
+        if converter is None:
+            self._unsupported(n)
+        results = converter(n)
+        outputs = results if isinstance(results, tuple) else (results,)
+        return [
+            Entry(n.node.outputs[position], value=output) if isinstance(output, Value) else output
+            for position, output in enumerate(outputs[: len(n.node.outputs)])
+        ]
+
+    def _unsupported(self, n: NodeContext) -> NoReturn:
+        name = qualified(n.node)
+        if n.node.domain == "" and n.node.op_type in FOLDED_ONLY:
+            n.fail(
+                "import.data_dependent",
+                f"the operator {name} is supported only where its inputs are known at import",
+                found="a tensor that is computed at run time",
+            )
+        others = {
+            qualified(node)
+            for node in all_nodes(self.model.graph.nodes)
+            if not is_supported(node.domain, node.op_type)
+            and (node.domain, node.op_type, node.overload) not in self.model.functions
+        }
+        raise ModelError(
+            "import.unsupported_op",
+            f"the operator {name} is not supported",
+            where=n.where,
+            hint=f"unsupported operators in this model: {', '.join(sorted(others))}",
+        )
+
+    # ---- functions and branches --------------------------------------------------------------
+
+    def _call(self, function: ModelFunction, n: NodeContext, scope: Scope) -> list[Entry]:
+        """The body of a model-local function in place of the node."""
+        inner = scope.called(function, scope.resolved(n.node))
+        check_opset(inner.opsets.get("", self.model.opset), n.where)
+        if len(n.inputs) > len(function.inputs):
+            n.fail("import.node", "more inputs than the function has", found=len(n.inputs))
+        for name, entry in zip(function.inputs, n.inputs, strict=False):
+            if entry is not None:
+                inner.names[name] = entry
+        return self.nodes(function.nodes, function.outputs, inner, f"function {function.name!r}")
+
+    def _if(self, n: NodeContext, scope: Scope) -> list[Entry]:
+        """The branch that the condition selects; what it depends on becomes a guard."""
+        content = self.state.content_of(n.entry(0))
+        truth = content.items[0] if content is not None and content.size == 1 else None
+        if not isinstance(truth, (bool, Compare, Every, Some)):
+            n.unsupported(
+                "its condition is computed at run time",
+                allowed="conditions on sizes and on integer inputs",
+            )
+        taken = self._decide(truth, n)
+        branch = n.graph_attr("then_branch" if taken else "else_branch")
+        return self.graph(branch, scope.inner())
+
+    def _decide(self, truth: bool | Condition, n: NodeContext) -> bool:
+        return self.state.assume.decide(truth, f"If {n.node.label}", n.where)

@@ -1,0 +1,260 @@
+"""The function under construction, with its weights and symbols."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+from rlx_edge.ir.attributes import Attribute
+from rlx_edge.ir.builder import Builder
+from rlx_edge.ir.core import Constant, Function, Value
+from rlx_edge.ir.dims import Dim, as_dim
+from rlx_edge.ir.errors import ModelError, RlxError
+from rlx_edge.ir.onnx.assumptions import Assumptions
+from rlx_edge.ir.onnx.bytes import ByteRange, MemorySource
+from rlx_edge.ir.onnx.entries import Entry
+from rlx_edge.ir.onnx.model import OnnxModel
+from rlx_edge.ir.onnx.names import SymbolNames, identifier
+from rlx_edge.ir.onnx.shape_values import (
+    MAX_ELEMENTS,
+    Ratio,
+    ShapeValue,
+    Unknown,
+    from_numbers,
+)
+from rlx_edge.ir.onnx.tensors import TensorProto, data_type_name
+from rlx_edge.ir.onnx.unify import find
+from rlx_edge.ir.ops import lookup
+from rlx_edge.ir.types import BOOL, BY_ONNX, F32, F64, I32, I64, DType, TensorType
+
+MAX_FLOATS = 64
+"""Larger float constants are weights: their content is not looked at."""
+
+
+class ImportState:
+    """Everything that the conversion of one model shares."""
+
+    def __init__(self, model: OnnxModel, function: Function, assume: Assumptions) -> None:
+        self.model = model
+        self.file = model.source
+        self.function = function
+        self.builder = Builder(function)
+        self.assume = assume
+        self.symbols = SymbolNames()
+        self.constants: dict[str, Constant] = {}
+        self._weights: dict[tuple[str, TensorType], Value] = {}
+        self._splats: dict[tuple[bytes, TensorType], Value] = {}
+
+    # ---- building ----------------------------------------------------------------------------
+
+    def op(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        attrs: Mapping[str, Attribute] | None = None,
+        *,
+        hint: str,
+        where: str,
+        type: TensorType | None = None,
+    ) -> Value:
+        """Append an operation; what its inference refuses is an error at ``where``."""
+        try:
+            return self.builder.op(name, operands, attrs, hint=identifier(hint, "v"), type=type)
+        except RlxError as error:
+            if error.code == "op.shape":
+                self._unify(name, operands, attrs or {})
+            if error.where:
+                raise
+            raise ModelError(
+                error.code,
+                error.what,
+                found=error.found,
+                allowed=error.allowed,
+                where=where,
+                hint=error.hint,
+            ) from None
+
+    def _unify(self, name: str, operands: Sequence[Value], attrs: Mapping[str, Attribute]) -> None:
+        """Start again with two sizes made one, if that helps."""
+        elementwise = "elementwise" in lookup(name).traits
+        found = find(name, [operand.type for operand in operands], attrs, elementwise)
+        if found is not None and found.symbol not in self.assume.bindings:
+            raise found
+
+    def splat(
+        self, value: float | int | bool, dtype: DType, shape: Sequence[Dim | int] = ()
+    ) -> Value:
+        """A constant with one value everywhere; equal ones are shared."""
+        type = TensorType(dtype, tuple(as_dim(dim) for dim in shape))
+        packed = struct.pack("<d", value) if dtype.is_float else repr(int(value)).encode()
+        found = self._splats.get((packed, type))
+        if found is None:
+            number: float | int | bool = float(value) if dtype.is_float else int(value)
+            number = bool(value) if dtype is BOOL else number
+            found = self.builder.op("tensor::splat", [], {"value": number}, hint="c", type=type)
+            self._splats[packed, type] = found
+        return found
+
+    # ---- weights -----------------------------------------------------------------------------
+
+    def dtype(self, number: int, where: str) -> DType:
+        """The IR's type of an ONNX element type."""
+        if number not in BY_ONNX:
+            raise ModelError(
+                "import.data_type",
+                "this element type is not supported",
+                found=data_type_name(number),
+                allowed=[dtype.name for dtype in BY_ONNX.values()],
+                where=where,
+            )
+        return BY_ONNX[number]
+
+    def weight(self, tensor: TensorProto, where: str, shape: Sequence[int] | None = None) -> Value:
+        """A ``tensor::const`` (one element: ``tensor::splat``) of ``tensor``, maybe reshaped."""
+        dtype = self.dtype(tensor.data_type, where)
+        extents = tuple(as_dim(dim) for dim in (tensor.dims if shape is None else shape))
+        if tensor.size == 1:
+            return self.splat(tensor.elements()[0], dtype, extents)
+        return self._constant(tensor.data, TensorType(dtype, extents), tensor.name or "w", where)
+
+    def _constant(self, data: ByteRange, type: TensorType, hint: str, where: str) -> Value:
+        digest = f"sha256:{data.sha256()}"
+        found = self._weights.get((digest, type))
+        if found is None:
+            in_memory = isinstance(data.source, MemorySource)
+            self.constants.setdefault(
+                digest,
+                Constant(
+                    digest,
+                    type,
+                    data.source,
+                    data.offset,
+                    data.length,
+                    "" if in_memory else data.source.name,
+                ),
+            )
+            found = self.op(
+                "tensor::const", [], {"digest": digest}, hint=hint, where=where, type=type
+            )
+            self._weights[digest, type] = found
+        return found
+
+    # ---- entries -----------------------------------------------------------------------------
+
+    def type_of(self, entry: Entry, where: str) -> TensorType:
+        """The type of an entry, without computing it."""
+        if entry.value is not None:
+            return entry.value.type
+        if entry.tensor is not None:
+            dtype = self.dtype(entry.tensor.data_type, where)
+            return TensorType(dtype, tuple(as_dim(dim) for dim in entry.tensor.dims))
+        assert entry.content is not None
+        return TensorType(entry.content.dtype, tuple(as_dim(dim) for dim in entry.content.shape))
+
+    def content_of(self, entry: Entry) -> ShapeValue | None:
+        """The content of an entry if it is small and known."""
+        tensor = entry.tensor
+        if entry.content is None and tensor is not None and tensor.data_type in BY_ONNX:
+            dtype = BY_ONNX[tensor.data_type]
+            limit = MAX_FLOATS if dtype.is_float else MAX_ELEMENTS
+            if tensor.size <= limit and (not dtype.is_float or dtype in (F32, F64)):
+                entry.content = from_numbers(dtype, tensor.dims, tensor.elements())
+        return entry.content
+
+    def depends_on_values(self, content: ShapeValue) -> bool:
+        """Whether value symbols (not only sizes) appear in it."""
+        return any(name in self.assume.bindings for name in content.symbols())
+
+    def materialize(self, entry: Entry, where: str) -> Value:
+        """The entry as a tensor of the function."""
+        if entry.value is None:
+            if entry.failure is not None:
+                raise entry.failure
+            if entry.tensor is not None:
+                entry.value = self.weight(entry.tensor, where)
+            else:
+                assert entry.content is not None
+                entry.value = self._from_content(entry.content, entry.name, where)
+        return entry.value
+
+    def _from_content(self, content: ShapeValue, name: str, where: str) -> Value:
+        """Known content as a tensor: constants as bytes, symbols through ``tensor::from_dims``."""
+        try:
+            numbers = content.numbers()
+        except Unknown:
+            return self._from_symbols(content, name, where)
+        if len(numbers) == 1:
+            return self.splat(numbers[0], content.dtype, content.shape)
+        data = struct.pack(f"<{len(numbers)}{content.dtype.struct}", *numbers)
+        type = TensorType(content.dtype, tuple(as_dim(dim) for dim in content.shape))
+        return self._constant(ByteRange.of(data), type, name, where)
+
+    def _from_symbols(self, content: ShapeValue, name: str, where: str) -> Value:
+        """Integers from dims; exact fractions as ``dims / denominator``."""
+        numerators: list[Dim] = []
+        denominators: set[int] = set()
+        for item in content.items:
+            match item:
+                case Dim():
+                    numerators.append(item)
+                    denominators.add(1)
+                case Ratio(numerator, denominator):
+                    numerators.append(numerator)
+                    denominators.add(denominator)
+                case float() if item.is_integer():
+                    numerators.append(as_dim(int(item)))
+                case _:
+                    raise ModelError(
+                        "import.data_dependent",
+                        "a tensor depends on sizes in a way that cannot be expressed",
+                        found=repr(name),
+                        where=where,
+                    )
+        if len(denominators) > 1:
+            return self._mixed_fractions(content, name, where)
+        dtype = content.dtype
+        stored = dtype if dtype in (I64, I32) else I64
+        scalar = not content.shape
+        value = self.op(
+            "tensor::from_dims",
+            [],
+            {"values": tuple(numerators)},
+            hint=name,
+            where=where,
+            type=TensorType(stored, () if scalar else (as_dim(len(numerators)),)),
+        )
+        if stored is not dtype:
+            value = self.op("rlxc::cast", [value], {"dtype": dtype}, hint=name, where=where)
+        scale = max(denominators)
+        if scale != 1:
+            divisor = self.splat(float(scale), dtype)
+            value = self.op("rlxc::div", [value, divisor], hint=name, where=where)
+        shape = tuple(as_dim(dim) for dim in content.shape)
+        if len(shape) > 1:
+            value = self.op("rlxc::reshape", [value], {"shape": shape}, hint=name, where=where)
+        return value
+
+    def _mixed_fractions(self, content: ShapeValue, name: str, where: str) -> Value:
+        """Fractions with different denominators: one element at a time, then joined."""
+        parts = [
+            self._from_content(ShapeValue(content.dtype, (1,), (item,)), name, where)
+            for item in content.items
+        ]
+        value = self.op("rlxc::concat", parts, {"axis": 0}, hint=name, where=where)
+        if len(content.shape) == 1:
+            return value
+        shape = tuple(as_dim(dim) for dim in content.shape)
+        return self.op("rlxc::reshape", [value], {"shape": shape}, hint=name, where=where)
+
+
+def shortest_f32(value: float) -> float:
+    """The double with the shortest decimal form that rounds to the same f32: 1e-05 for
+    0.000009999999747378752."""
+    for digits in range(1, 10):
+        text = f"{value:.{digits}g}"
+        try:
+            if struct.pack("<f", float(text)) == struct.pack("<f", value):
+                return float(text)
+        except OverflowError:
+            continue
+    return value

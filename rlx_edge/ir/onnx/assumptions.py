@@ -14,6 +14,7 @@ from rlx_edge.ir.dims import Atom, Dim, dim_max, dim_min
 from rlx_edge.ir.errors import ModelError
 from rlx_edge.ir.onnx import conditions
 from rlx_edge.ir.onnx.conditions import Compare, Condition, Truth
+from rlx_edge.ir.onnx.equalities import Equalities
 
 Bound = int | None
 """``None`` is unbounded."""
@@ -27,6 +28,7 @@ class Assumptions:
         self.generic = generic
         self.bindings: dict[str, Binding] = {}
         self.guards: list[Guard] = []
+        self._equalities = Equalities()
         self.undecided: list[str] = []
         """Parameters whose values a condition needed, in the order of need."""
 
@@ -130,10 +132,22 @@ class Assumptions:
         self.require(*conditions.guards(condition, env, reason))
         return result
 
+    def value_of(self, dim: Dim) -> int | None:
+        """The concrete value, if the symbols in it are known."""
+        if any(name not in self.known for name in dim.symbols()):
+            return None
+        return dim.evaluate(self.known)
+
     def require(self, *guards: Guard) -> None:
+        """Add guards, leaving out what the ones before already say."""
         for guard in guards:
-            if guard not in self.guards:
-                self.guards.append(guard)
+            if guard in self.guards:
+                continue
+            if guard.relation == "==":
+                if self._equalities.same(guard.left, guard.right):
+                    continue
+                self._equalities.learn(guard.left, guard.right)
+            self.guards.append(guard)
 
     def _generic_values(
         self, condition: Condition, missing: Iterable[str], where: str

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from rlx_edge.ir.attributes import Attribute
 from rlx_edge.ir.builder import Builder
-from rlx_edge.ir.core import Constant, Function, Value
-from rlx_edge.ir.dims import Dim, as_dim
+from rlx_edge.ir.core import Constant, Function, Guard, Value
+from rlx_edge.ir.dims import ONE, Dim, as_dim
 from rlx_edge.ir.errors import ModelError, RlxError
 from rlx_edge.ir.onnx.assumptions import Assumptions
 from rlx_edge.ir.onnx.bytes import ByteRange, MemorySource
@@ -23,9 +23,11 @@ from rlx_edge.ir.onnx.shape_values import (
     from_numbers,
 )
 from rlx_edge.ir.onnx.tensors import TensorProto, data_type_name
-from rlx_edge.ir.onnx.unify import find
+from rlx_edge.ir.onnx.unify import Mismatch, Place, mismatches
 from rlx_edge.ir.ops import lookup
 from rlx_edge.ir.types import BOOL, BY_ONNX, F32, F64, I32, I64, DType, TensorType
+
+_MAX_SIZES_MADE_EQUAL = 32
 
 MAX_FLOATS = 64
 """Larger float constants are weights: their content is not looked at."""
@@ -58,28 +60,68 @@ class ImportState:
         type: TensorType | None = None,
     ) -> Value:
         """Append an operation; what its inference refuses is an error at ``where``."""
-        try:
-            return self.builder.op(name, operands, attrs, hint=identifier(hint, "v"), type=type)
-        except RlxError as error:
-            if error.code == "op.shape":
-                self._unify(name, operands, attrs or {})
-            if error.where:
-                raise
-            raise ModelError(
-                error.code,
-                error.what,
-                found=error.found,
-                allowed=error.allowed,
-                where=where,
-                hint=error.hint,
-            ) from None
+        operands = list(operands)
+        word = identifier(hint, "v")
+        for _ in range(_MAX_SIZES_MADE_EQUAL):
+            try:
+                return self.builder.op(name, operands, attrs, hint=word, type=type)
+            except RlxError as error:
+                if error.code == "op.shape" and self._made_equal(
+                    name, operands, attrs or {}, where
+                ):
+                    continue
+                if error.where:
+                    raise
+                raise ModelError(
+                    error.code,
+                    error.what,
+                    found=error.found,
+                    allowed=error.allowed,
+                    where=where,
+                    hint=error.hint,
+                ) from None
+        raise ModelError("import.sizes", f"{name}: too many sizes do not agree", where=where)
 
-    def _unify(self, name: str, operands: Sequence[Value], attrs: Mapping[str, Attribute]) -> None:
-        """Start again with two sizes made one, if that helps."""
+    def _made_equal(
+        self, name: str, operands: list[Value], attrs: Mapping[str, Attribute], where: str
+    ) -> bool:
+        """Change one operand so that two sizes that must be equal are the same (``unify.py``)."""
         elementwise = "elementwise" in lookup(name).traits
-        found = find(name, [operand.type for operand in operands], attrs, elementwise)
-        if found is not None and found.symbol not in self.assume.bindings:
-            raise found
+        found = mismatches(name, [operand.type for operand in operands], attrs, elementwise)
+        if not found:
+            return False
+        first = found[0]
+        same = first.unified()
+        if same is not None and same.symbol not in self.assume.bindings:
+            raise same
+        place, dim = self._agreed(first, f"{name} at {where.rpartition('node ')[2]}")
+        if place is None:
+            return False
+        position, axis = place
+        shape = list(operands[position].type.shape)
+        shape[axis] = dim
+        operands[position] = self.builder.op(
+            "rlxc::reshape",
+            [operands[position]],
+            {"shape": tuple(shape)},
+            hint=operands[position].name,
+        )
+        return True
+
+    def _agreed(self, found: Mismatch, reason: str) -> tuple[Place | None, Dim]:
+        """Which operand's axis takes which size, after the guard that makes it right."""
+        if found.stretches:
+            for place, dim, other in (
+                (found.left, found.a, found.b),
+                (found.right, found.b, found.a),
+            ):
+                if self.assume.value_of(dim) == 1 and self.assume.value_of(other) != 1:
+                    self.assume.require(Guard(dim, "==", ONE, reason))
+                    return place, ONE
+        self.assume.require(Guard(found.a, "==", found.b, reason))
+        if found.right is None or _simplicity(found.b) < _simplicity(found.a):
+            return found.left, found.b
+        return found.right, found.a
 
     def splat(
         self, value: float | int | bool, dtype: DType, shape: Sequence[Dim | int] = ()
@@ -245,6 +287,11 @@ class ImportState:
             return value
         shape = tuple(as_dim(dim) for dim in content.shape)
         return self.op("rlxc::reshape", [value], {"shape": shape}, hint=name, where=where)
+
+
+def _simplicity(dim: Dim) -> tuple[bool, int, str]:
+    """Constants first, then short expressions."""
+    return (not dim.is_constant, len(str(dim)), str(dim))
 
 
 def shortest_f32(value: float) -> float:

@@ -1,17 +1,25 @@
-"""Sizes that a model says are equal although they have different names.
+"""Sizes that a model needs to be equal although they are not the same expression.
 
-``x: [n, seq] + w: [512]`` only works where ``seq`` is 512. When inference finds two sizes that do
-not agree and one of them is the bare name of an input's dim, the import starts again with that
-name replaced, so that the parameter's type itself states the requirement.
+``x: [n, seq] + w: [512]`` only works where ``seq`` is 512. Where inference finds two sizes that do
+not agree there are two ways out:
+
+* one of them is the bare name of an input's dim: the import starts again with the name replaced
+  (``Unify``), so that the parameter's type itself states the requirement;
+* otherwise the simpler size is used for both, through a reshape (a view) of one operand, and a
+  guard says that they are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from rlx_edge.ir.attributes import Attribute
 from rlx_edge.ir.dims import ONE, Dim
 from rlx_edge.ir.types import TensorType
+
+Place = tuple[int, int]
+"""An operand's position and one of its axes."""
 
 
 class Unify(Exception):
@@ -23,19 +31,24 @@ class Unify(Exception):
         self.dim = dim
 
 
-def find(
-    name: str,
-    types: Sequence[TensorType],
-    attrs: Mapping[str, Attribute],
-    elementwise: bool,
-) -> Unify | None:
-    """The first replacement that would make the operands of ``name`` agree."""
-    for a, b in _equal_sizes(name, [item.shape for item in types], attrs, elementwise):
-        for left, right in ((b, a), (a, b)):
-            symbol = bare_symbol(left)
-            if symbol is not None and (right.is_constant or bare_symbol(right) is not None):
-                return Unify(symbol, right)
-    return None
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Sizes that must be equal: ``a`` at place ``left``, ``b`` at place ``right`` (or nowhere, when
+    it follows from an attribute). ``stretches``: a size of 1 would do as well."""
+
+    left: Place
+    a: Dim
+    right: Place | None
+    b: Dim
+    stretches: bool = False
+
+    def unified(self) -> Unify | None:
+        """The replacement of a bare name that makes them equal."""
+        for one, other in ((self.b, self.a), (self.a, self.b)):
+            name = bare_symbol(one)
+            if name is not None and (other.is_constant or bare_symbol(other) is not None):
+                return Unify(name, other)
+        return None
 
 
 def bare_symbol(dim: Dim) -> str | None:
@@ -44,48 +57,62 @@ def bare_symbol(dim: Dim) -> str | None:
     return names[0] if len(names) == 1 and str(dim) == names[0] else None
 
 
-def _equal_sizes(
-    name: str,
-    shapes: Sequence[tuple[Dim, ...]],
-    attrs: Mapping[str, Attribute],
-    elementwise: bool,
-) -> Iterator[tuple[Dim, Dim]]:
-    """Pairs of different sizes that the operator needs to be equal."""
-    pairs: Iterator[tuple[Dim, Dim]]
+def mismatches(
+    name: str, types: Sequence[TensorType], attrs: Mapping[str, Attribute], elementwise: bool
+) -> list[Mismatch]:
+    """Pairs of different sizes that some symbol values make equal."""
+    shapes = [item.shape for item in types]
+    found: Iterator[Mismatch]
     if elementwise:
-        pairs = _broadcast_pairs(shapes)
+        found = _broadcast(shapes, [len(shape) for shape in shapes])
     elif name == "rlxc::matmul" and min(map(len, shapes)) > 0:
-        pairs = _matmul_pairs(shapes[0], shapes[1])
+        found = _matmul(shapes)
     elif name in ("rlxc::conv2d", "rlxc::conv_transpose2d"):
-        groups = attrs.get("groups")
-        count = groups if isinstance(groups, int) else 1
-        transposed = name == "rlxc::conv_transpose2d"
-        inner = shapes[1][0] if transposed else shapes[1][1] * count
-        pairs = iter([(shapes[0][1], inner)])
+        found = _channels(name, shapes, attrs)
     elif name == "rlxc::concat":
-        axis = attrs.get("axis")
-        pairs = (
-            (a, b)
-            for shape in shapes[1:]
-            for at, (a, b) in enumerate(zip(shapes[0], shape, strict=False))
-            if at != axis
-        )
+        found = _concat(shapes, attrs)
     elif name in ("rlxc::batch_norm", "rlxc::layer_norm"):
-        at = 1 if name == "rlxc::batch_norm" else -1
-        pairs = ((shapes[0][at], shape[-1]) for shape in shapes[1:] if shape)
+        axis = 1 if name == "rlxc::batch_norm" else len(shapes[0]) - 1
+        found = (
+            Mismatch((0, axis), shapes[0][axis], (at, len(shape) - 1), shape[-1])
+            for at, shape in enumerate(shapes[1:], 1)
+            if shape
+        )
     else:
-        pairs = iter(())
-    return ((a, b) for a, b in pairs if a is not b)
+        found = iter(())
+    return [item for item in found if not (item.a - item.b).is_constant]
 
 
-def _broadcast_pairs(shapes: Sequence[tuple[Dim, ...]]) -> Iterator[tuple[Dim, Dim]]:
-    for at, shape in enumerate(shapes):
-        for other in shapes[at + 1 :]:
-            for a, b in zip(reversed(shape), reversed(other), strict=False):
-                if a is not ONE and b is not ONE:
-                    yield a, b
+def _broadcast(shapes: Sequence[tuple[Dim, ...]], used: Sequence[int]) -> Iterator[Mismatch]:
+    """Axes aligned at the end of the first ``used`` axes of each operand."""
+    for i, first in enumerate(shapes):
+        for j, second in enumerate(shapes[i + 1 :], i + 1):
+            for back in range(1, min(used[i], used[j]) + 1):
+                p, q = used[i] - back, used[j] - back
+                if first[p] is not ONE and second[q] is not ONE:
+                    yield Mismatch((i, p), first[p], (j, q), second[q], stretches=True)
 
 
-def _matmul_pairs(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> Iterator[tuple[Dim, Dim]]:
-    yield a[-1], b[-2] if len(b) > 1 else b[-1]
-    yield from _broadcast_pairs((a[:-2], b[:-2]))
+def _matmul(shapes: Sequence[tuple[Dim, ...]]) -> Iterator[Mismatch]:
+    a, b = shapes
+    at = max(0, len(b) - 2)
+    yield Mismatch((0, len(a) - 1), a[-1], (1, at), b[at])
+    yield from _broadcast(shapes, [max(0, len(shape) - 2) for shape in shapes])
+
+
+def _channels(
+    name: str, shapes: Sequence[tuple[Dim, ...]], attrs: Mapping[str, Attribute]
+) -> Iterator[Mismatch]:
+    groups = attrs.get("groups")
+    count = groups if isinstance(groups, int) else 1
+    wanted = shapes[1][0] if name == "rlxc::conv_transpose2d" else shapes[1][1] * count
+    yield Mismatch((0, 1), shapes[0][1], None, wanted)
+
+
+def _concat(
+    shapes: Sequence[tuple[Dim, ...]], attrs: Mapping[str, Attribute]
+) -> Iterator[Mismatch]:
+    for position, shape in enumerate(shapes[1:], 1):
+        for axis, (a, b) in enumerate(zip(shapes[0], shape, strict=False)):
+            if axis != attrs.get("axis"):
+                yield Mismatch((0, axis), a, (position, axis), b)

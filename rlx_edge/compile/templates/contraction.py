@@ -341,7 +341,7 @@ def emit_spread_block(module: ModuleBuilder, tile: Tile, source: str) -> int:
             body.local_get(count).local_get(k).i32_mul().i32_const(VECTOR_BYTES).i32_mul()
             body.local_get(target).i32_add().local_set(target)
 
-        _for_each_tile(body, tile.rows, rows, call, advance)
+        for_each_tile(body, tile.rows, rows, call, advance)
         return body
 
     return module.once(("spread_block", tile.rows, source), emit)
@@ -381,7 +381,7 @@ def emit_panel(module: ModuleBuilder, tile: Tile, vectors: int, source: str) -> 
             body.local_get(count).i32_const(vectors * VECTOR_BYTES).i32_mul()
             body.local_get(target).i32_add().local_set(target)
 
-        _for_each_tile(body, tile.rows, rows, call, advance)
+        for_each_tile(body, tile.rows, rows, call, advance)
         return body
 
     spread = tile.access == "spread"
@@ -389,7 +389,7 @@ def emit_panel(module: ModuleBuilder, tile: Tile, vectors: int, source: str) -> 
     return module.once(key, emit)
 
 
-def _for_each_tile(
+def for_each_tile(
     body: FunctionBuilder,
     height: int,
     rows: int,

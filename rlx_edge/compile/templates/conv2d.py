@@ -96,14 +96,14 @@ class Conv2d:
             RlxError: a layout differs from the baked one, or a border is narrower than the
                 padding.
         """
-        _require_layout("input", x, self.input)
-        _require_layout("output", out, self.output)
+        require_layout("input", x, self.input)
+        require_layout("output", out, self.output)
         images, channels = x.type.shape[:2]
         out_channels, height, width = out.type.shape[1:]
         groups = as_dim(geometry.groups)
         n, group_channels = out_channels // groups, channels // groups
         blocks = group_channels // LANES if self._many(groups) else ceildiv(group_channels, LANES)
-        image, plane, row, pixel = _byte_strides(x)
+        image, plane, row, pixel = byte_strides(x)
         taps = as_dim(geometry.kernel[0]) * geometry.kernel[1]
         blocked = self.input == BLOCKED
         k = (blocks * LANES if blocked else group_channels) * taps
@@ -127,32 +127,11 @@ class Conv2d:
             "a_tap_column": pixel * geometry.dilation[1],
             "b_slice": ceildiv(n, LANES) * k * VECTOR_BYTES,
         }
-        values |= self._output_words("out", out, n)
-        for slot, kind, stored in zip(
-            self.contraction.output.slots, self.extras, _padded(extras, self.extras), strict=True
-        ):
-            if kind == FULL:
-                if stored is None:
-                    raise RlxError("template.extra", "a full extra operand needs its storage")
-                _require_layout(slot, stored, self.output)
-                values |= self._output_words(slot, stored, n)
-            elif kind == BATCH_CHANNEL:
-                values[f"{slot}_image"] = out_channels * 4
+        values |= output_words(self.contraction.output, out, extras, n)
         return tuple(values[name] for name in self.parameters)
 
     def _many(self, groups: Dim) -> bool:
         return not (groups.is_constant and groups.value == 1)
-
-    def _output_words(self, slot: str, stored: Physical, n: Dim) -> dict[str, Dim]:
-        image, plane, row, _ = _byte_strides(stored)
-        step = ceildiv(n, LANES) if self.output == BLOCKED else n
-        return {
-            f"{slot}_origin": stored.origin * 4,
-            f"{slot}_slice": step * plane,
-            f"{slot}_image": image,
-            f"{slot}_row": row,
-            f"{slot}_plane": plane,
-        }
 
     def scratch_bytes(self, channels: DimLike, kernel: tuple[DimLike, DimLike]) -> Dim:
         """Bytes of the scratch buffer, for the input channels of one group."""
@@ -170,11 +149,45 @@ class Conv2d:
         return emit_driver(module, self.contraction, words, epilogue)
 
 
-def _padded(extras: Sequence[Physical | None], kinds: tuple[str, ...]) -> list[Physical | None]:
-    return [*extras, *(None for _ in kinds[len(extras) :])]
+def output_words(
+    output: Output,
+    out: Physical,
+    extras: Sequence[Physical | None],
+    n: Dim | None = None,
+) -> dict[str, Dim]:
+    """Origins and strides of the output and the extras, by word name; n channels a slice.
+
+    Raises:
+        RlxError: a full extra operand has no storage or another layout.
+    """
+    channels = out.type.shape[1]
+    slice_channels = channels if n is None else n
+    values = _storage_words("out", out, slice_channels)
+    for number, (slot, kind) in enumerate(zip(output.slots, output.extras, strict=True)):
+        stored = extras[number] if number < len(extras) else None
+        if kind == FULL:
+            if stored is None:
+                raise RlxError("template.extra", "a full extra operand needs its storage")
+            require_layout(slot, stored, output.layout)
+            values |= _storage_words(slot, stored, slice_channels)
+        elif kind == BATCH_CHANNEL:
+            values[f"{slot}_image"] = channels * 4
+    return values
 
 
-def _byte_strides(stored: Physical) -> tuple[Dim, Dim, Dim, Dim]:
+def _storage_words(slot: str, stored: Physical, n: Dim) -> dict[str, Dim]:
+    image, plane, row, _ = byte_strides(stored)
+    planes = ceildiv(n, LANES) if stored.is_blocked else n
+    return {
+        f"{slot}_origin": stored.origin * 4,
+        f"{slot}_slice": planes * plane,
+        f"{slot}_image": image,
+        f"{slot}_row": row,
+        f"{slot}_plane": plane,
+    }
+
+
+def byte_strides(stored: Physical) -> tuple[Dim, Dim, Dim, Dim]:
     """Bytes from image to image, plane (channel or channel block), row, pixel."""
     image, plane, row, pixel = stored.strides[:4]
     return image * 4, plane * 4, row * 4, pixel * 4
@@ -193,12 +206,12 @@ def tap_origin(x: Physical, padding: tuple[int, int, int, int]) -> Dim:
             found=str(x.border),
             allowed=f"at least {padding}",
         )
-    _, _, row, pixel = _byte_strides(x)
+    _, _, row, pixel = byte_strides(x)
     top, left = x.border[0] - padding[0], x.border[1] - padding[1]
     return row * top + pixel * left
 
 
-def _require_layout(what: str, stored: Physical, layout: str) -> None:
+def require_layout(what: str, stored: Physical, layout: str) -> None:
     if stored.is_blocked != (layout == BLOCKED):
         raise RlxError(
             "template.layout",

@@ -11,6 +11,7 @@ accumulators of one block and panel, the tap table, the spread block.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rlx_edge.compile.codegen.wasm.encoder import I32
@@ -24,7 +25,6 @@ from rlx_edge.compile.templates.contraction import (
     emit_spread_block,
 )
 from rlx_edge.compile.templates.finish import (
-    BATCH_CHANNEL,
     BLOCK_ROWS,
     FULL,
     TABLE_BYTES,
@@ -263,7 +263,16 @@ class _Driver:
 
     def run_block(self) -> None:
         body, words = self.body, self.words
-        self.fill_tables()
+        fill_block_tables(
+            body,
+            words,
+            self.contraction.output,
+            self.fill,
+            self.scratch,
+            self.slice,
+            self.first,
+            self.count,
+        )
         rows_at = body.local(I32, "rows_at")
         body.local_get(self.scratch).local_set(rows_at)
         if self.tile.access == "spread":
@@ -305,50 +314,52 @@ class _Driver:
     def push_acc(self) -> None:
         self.body.local_get(self.scratch).i32_const(_acc_offset(self.contraction)).i32_add()
 
-    def fill_tables(self) -> None:
-        output = self.contraction.output
-        self.fill_table(0, "a", ("a_origin", "a_slice", "a_image", "a_row", "a_pixel"))
-        self.fill_table(1, "out", ("out_origin", "out_slice", "out_image", "out_row", "out_pixel"))
-        for position, number in enumerate(output.pointed):
-            slot, kind = output.slots[number], output.extras[number]
-            parts: dict[str, str | int | None] = dict.fromkeys(
-                ("origin", "slice", "image", "row", "pixel")
-            )
-            parts.update(
-                (name.removeprefix(f"{slot}_"), name)
-                for name in output.words
-                if name.startswith(f"{slot}_")
-            )
-            if kind == FULL:
-                parts["pixel"] = parts["pixel"] or output.pixel_bytes
-            elif kind == BATCH_CHANNEL:
-                parts["pixel"] = None
-            self.fill_table(
-                2 + position,
-                slot,
-                tuple(parts[name] for name in ("origin", "slice", "image", "row", "pixel")),
-            )
 
-    def fill_table(self, position: int, slot: str, strides: tuple[str | int | None, ...]) -> None:
-        """Fill one table of the block from a slot's address and its strides (None is 0)."""
-        body, words = self.body, self.words
+def fill_block_tables(
+    body: FunctionBuilder,
+    words: Words,
+    output: Output,
+    fill: int,
+    scratch: int,
+    per_slice: int | None,
+    first: int,
+    count: int,
+) -> None:
+    """Fill a block's tables: A at scratch, then the output's and those of the pointed extras.
 
-        def push(stride: str | int | None) -> None:
-            if isinstance(stride, str):
-                words.push(body, stride)
-            else:
-                body.i32_const(stride or 0)
+    Locals: `scratch`, `first` and `count` of the block, and the slice number `per_slice` or None.
+    """
 
-        origin, per_slice, *others = strides
-        body.local_get(self.scratch).i32_const(TABLE_BYTES * position).i32_add()
-        body.local_get(self.first).local_get(self.count)
+    def push(stride: str | int | None) -> None:
+        if isinstance(stride, str):
+            words.push(body, stride)
+        else:
+            body.i32_const(stride or 0)
+
+    def fill_table(position: int, slot: str, strides: Mapping[str, str | int]) -> None:
+        body.local_get(scratch).i32_const(TABLE_BYTES * position).i32_add()
+        body.local_get(first).local_get(count)
         words.push(body, "height")
         words.push(body, "width")
         words.push(body, slot)
-        push(origin)
-        body.i32_add().local_get(self.slice)
-        push(per_slice)
-        body.i32_mul().i32_add()
-        for stride in others:
-            push(stride)
-        body.call(self.fill)
+        push(strides.get("origin"))
+        body.i32_add()
+        if per_slice is not None:
+            body.local_get(per_slice)
+            push(strides.get("slice"))
+            body.i32_mul().i32_add()
+        for part in ("image", "row", "pixel"):
+            push(strides.get(part))
+        body.call(fill)
+
+    parts = ("origin", "slice", "image", "row", "pixel")
+    fill_table(0, "a", {part: f"a_{part}" for part in parts})
+    fill_table(1, "out", {part: f"out_{part}" for part in parts})
+    for position, number in enumerate(output.pointed):
+        slot = output.slots[number]
+        strides: dict[str, str | int] = {
+            part: f"{slot}_{part}" for part in parts if f"{slot}_{part}" in output.words
+        }
+        if output.extras[number] == FULL and output.pixel_bytes is not None:
+            strides["pixel"] = output.pixel_bytes
+        fill_table(2 + position, slot, strides)

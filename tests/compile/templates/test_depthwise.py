@@ -1,0 +1,115 @@
+"""Depthwise conv2d: the contract's chain bit for bit, over geometries, borders and epilogues."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlx_edge.compile.templates.conv2d import Geometry
+from rlx_edge.compile.templates.depthwise import Depthwise, flops
+from rlx_edge.compile.templates.finish import BLOCKED, PLANES
+from rlx_edge.compile.templates.packing import ChannelPack
+from rlx_edge.ir.errors import RlxError
+from tests.compile.templates.storage import load_stored, store
+from tests.compile.templates.test_conv2d import (
+    EXTRAS,
+    Case,
+    border,
+    conv,
+    normal,
+    physical,
+    residual,
+)
+from tests.kernel_host import KernelHost, assert_same_bits
+
+
+@cache
+def depthwise_host(fused: bool) -> tuple[Depthwise, KernelHost]:
+    kernel = Depthwise(EXTRAS if fused else ())
+    return kernel, KernelHost(lambda module: kernel.emit(module, residual if fused else None))
+
+
+@cache
+def pack_host() -> KernelHost:
+    return KernelHost(ChannelPack().emit)
+
+
+def packed(w: np.ndarray) -> np.ndarray:
+    channels, kernel = len(w), (w.shape[2], w.shape[3])
+    out = np.full(ChannelPack().packed_bytes(channels, kernel).value // 4, np.nan, np.float32)
+    arguments = [dim.value for dim in ChannelPack().arguments(channels, kernel)]
+    return pack_host().run([out, w], arguments)[0]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    kernel = (draw(st.integers(1, 5)), draw(st.integers(1, 5)))
+    dilation = (draw(st.integers(1, 2)), draw(st.integers(1, 2)))
+    channels = draw(st.integers(1, 13))
+    strides = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    low = [max(1, d * (k - 1) + 1) for k, d in zip(kernel, dilation, strict=True)]
+    return Case(
+        draw(st.integers(1, 2)),
+        channels,
+        channels,
+        draw(st.integers(low[0], low[0] + 7)),
+        draw(st.integers(low[1], low[1] + 7)),
+        Geometry(kernel, strides, dilation, draw(border()), channels),
+        draw(border()),
+        draw(border()),
+        draw(border()),
+    )
+
+
+def check(case: Case, fused: bool) -> None:
+    kernel, host = depthwise_host(fused)
+    geometry = case.geometry
+    x = normal(1, case.images, case.channels, case.height, case.width)
+    w = normal(2, case.channels, 1, *geometry.kernel)
+    expected = conv(x, w, geometry)
+    shape = expected.shape
+    x_border = tuple(pad + more for pad, more in zip(geometry.padding, case.slack, strict=True))
+    x_at = physical(x.shape, BLOCKED, x_border)
+    out_at = physical(shape, BLOCKED, case.out_border)
+    extras, stored = [], []
+    if fused:
+        full, channel = normal(3, *shape), normal(4, shape[1])
+        batch_channel, scalar = normal(5, shape[0], shape[1], 1, 1), normal(6, 1)
+        expected = ((expected + channel[None, :, None, None]) * batch_channel + full) / scalar
+        stored = [physical(shape, BLOCKED, case.full_border)]
+        extras = [store(full, stored[0]), channel, batch_channel, scalar]
+    scratch = np.zeros(kernel.scratch_bytes(geometry.kernel).value, np.uint8)
+    out = store(np.full(shape, np.nan, np.float32), out_at)
+    arguments = kernel.arguments(x_at, out_at, geometry, stored)
+    buffers = [out, store(x, x_at), packed(w), *extras, scratch]
+    result, _ = host.run(buffers, [dim.value for dim in arguments], (0, len(buffers) - 1))
+    actual, rest = load_stored(result, out_at)
+    assert_same_bits(actual, expected)
+    assert not rest.view(np.uint32).any(), "pad lanes or the border are not +0"
+
+
+@given(case=cases(), fused=st.booleans())
+def test_depthwise_equals_the_chain(case: Case, fused: bool) -> None:
+    check(case, fused)
+
+
+def test_blocks_of_pixels_cross_images() -> None:
+    none = (0, 0, 0, 0)
+    geometry = Geometry((3, 3), padding=(1, 1, 1, 1), groups=10)
+    check(Case(3, 10, 10, 9, 7, geometry, none, none, none), True)
+
+
+def test_only_blocked_storage_is_taken() -> None:
+    shape, none = (1, 8, 5, 5), (0, 0, 0, 0)
+    blocked, plain = physical(shape, BLOCKED, none), physical(shape, PLANES, none)
+    for x, out in ((plain, blocked), (blocked, plain)):
+        with pytest.raises(RlxError, match="not stored as the kernel was built for"):
+            Depthwise().arguments(x, out, Geometry((1, 1), groups=8))
+
+
+def test_flops_count_multiplications_and_additions() -> None:
+    assert flops(2, 6, 5, 7, (3, 3)).value == 2 * 6 * 5 * 7 * 9 * 2

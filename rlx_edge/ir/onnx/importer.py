@@ -92,6 +92,14 @@ def dim_names(model: OnnxModel) -> dict[str, str]:
     return state.symbols.originals()
 
 
+def declared_parameters(model: OnnxModel) -> tuple[Value, ...]:
+    """The parameters as the file declares them, before anything is converted: every import of
+    the model has these, or some of their sizes turn out to be the same."""
+    state = ImportState(model, Function("f", [], [], []), Assumptions())
+    _Importer(state, {}).parameters({}, {})
+    return tuple(state.function.params)
+
+
 def as_model(source: Source) -> OnnxModel:
     """Records of a path, bytes or a source; records are passed through."""
     if isinstance(source, OnnxModel):

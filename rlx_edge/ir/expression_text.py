@@ -24,7 +24,7 @@ from rlx_edge.ir.types import BOOL, F64, DType
 SHARE_SIZE = 9
 """A node of at least this many printed nodes that is used more than once gets a name."""
 SHARE_DEPTH = 40
-"""A node nested this deep gets a name as well, so that brackets nest less than the parser allows."""
+"""A node nested this deep gets a name as well: brackets nest less than the parser allows."""
 
 COMPARISON, SUM, PRODUCT, PREFIX, PRIMARY = range(1, 6)
 
@@ -194,7 +194,7 @@ _WRITERS: Mapping[str, Callable[[_Writer, Expr], tuple[str, int]]] = {
 
 
 def _shared(order: Sequence[Expr]) -> set[Expr]:
-    """Nodes that get a name: large and used more than once, or nested deep; a named one is a leaf."""
+    """Nodes that get a name: large and used more than once, or deep. A named one is a leaf."""
     uses: dict[Expr, int] = {}
     for node in order:
         for arg in node.args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from rlx_edge.ir.attributes import EPILOGUE, PLACEMENT, Attribute
+from rlx_edge.ir.attributes import EPILOGUE, PLACEMENT
 from rlx_edge.ir.core import Binding, Function, Guard, Module, Op, Value
 from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import RlxError
@@ -109,7 +109,7 @@ def attribute_order(op: Op) -> Sequence[str]:
     return [*known, *sorted(name for name in op.attrs if name not in order)]
 
 
-def attribute_text(value: Attribute, operands: Sequence[str] = ()) -> str:
+def attribute_text(value: object, operands: Sequence[str] = ()) -> str:
     """A value as it stands after ``name =``; ``operands`` name the slots of an expression."""
     if isinstance(value, (bool, int, float)):
         return number_text(value)

@@ -1,0 +1,1 @@
+"""Template kernels alone against the reference loop, under wasmtime and node."""

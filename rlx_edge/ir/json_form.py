@@ -1,9 +1,9 @@
-"""A module as JSON, for tools that read no IR text. The text form stays the only source of truth."""
+"""A module as JSON, for tools that read no IR text. The text form alone is the truth."""
 
 from __future__ import annotations
 
 import json
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 from rlx_edge.ir.attributes import Attribute
 from rlx_edge.ir.core import Function, Module, Op, Value
@@ -14,7 +14,7 @@ from rlx_edge.ir.expression_text import expression_text, number_text
 from rlx_edge.ir.printer import attribute_order
 from rlx_edge.ir.types import DType, TensorType
 
-Json: TypeAlias = Union[None, bool, int, float, str, list["Json"], dict[str, "Json"]]
+Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 
 
 def module_json(module: Module) -> str:

@@ -20,6 +20,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import TypeGuard
 
 from rlx_edge.ir.core import Constant, Module
 from rlx_edge.ir.digest import bytes_digest, check_digest
@@ -113,7 +114,7 @@ def _relative(path: Path, folder: Path) -> str:
     except ValueError:
         raise ModelError(
             "sidecar.file",
-            "weights and IR lie on different drives, so no relative name leads from one to the other",
+            "weights and IR lie on different drives, and names are relative",
             found=path.name,
         ) from None
     return Path(found).as_posix()
@@ -243,9 +244,9 @@ def _entries(path: Path) -> Mapping[str, object]:
 def _entry(digest: str, entry: object, where: str) -> tuple[str, int, int]:
     if isinstance(entry, dict):
         name, offset, length = (entry.get(key) for key in ("file", "offset", "length"))
-        relative = isinstance(name, str) and name != "" and not _is_absolute(name)
-        if relative and _is_size(offset) and _is_size(length):
-            return str(name), int(offset), int(length)
+        named = isinstance(name, str) and name and not _is_absolute(name)
+        if named and _is_size(offset) and _is_size(length):
+            return str(name), offset, length
     raise ModelError(
         "sidecar.syntax",
         f"the entry of {digest} is not one",
@@ -259,7 +260,7 @@ def _is_absolute(name: str) -> bool:
     return name.startswith(("/", "\\")) or name[1:2] == ":" or "\0" in name
 
 
-def _is_size(value: object) -> bool:
+def _is_size(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 

@@ -1,0 +1,102 @@
+"""The public entry of the compiler: module in, program out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rlx_edge.compile.codegen.wasm.emit import emit_module
+from rlx_edge.compile.lower import lower
+from rlx_edge.compile.pipeline import NATIVE_PIPELINE, run_passes
+from rlx_edge.compile.program_builder import link
+from rlx_edge.compile.targets.wasm import WasmTarget
+from rlx_edge.ir.core import Function, Module
+from rlx_edge.ir.digest import module_digest
+from rlx_edge.ir.program import Port, Program
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledModule:
+    """``placed`` is the IR that ``program`` was made from (its digest is ``program.ir_digest``)."""
+
+    placed: Module
+    program: Program
+
+
+def compile_module(
+    module: Module,
+    target: WasmTarget | None = None,
+    *,
+    device: str = "wasm:0",
+    hints: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+) -> CompiledModule:
+    """Compile graph IR for one device: all sizes stay symbolic, one program serves every shape.
+
+    ``hints`` are representative sizes by symbol; they order the memory plan, nothing else.
+    ``progress`` is told each step's name. Raises ``RlxError`` where the module cannot be placed
+    or lowered.
+    """
+    tell = progress or _silent
+    placed = place_module(module, device=device, progress=tell)
+    return CompiledModule(placed, compile_placed(placed, target, hints=hints, progress=tell))
+
+
+def place_module(
+    module: Module, *, device: str = "wasm:0", progress: Progress | None = None
+) -> Module:
+    """Graph IR through every graph pass; a module that is placed already is returned as it is."""
+    if is_placed(module.function):
+        return module
+    (progress or _silent)("passes")
+    return run_passes(module, NATIVE_PIPELINE.format(device=device))
+
+
+def compile_placed(
+    placed: Module,
+    target: WasmTarget | None = None,
+    *,
+    hints: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+) -> Program:
+    """Lower, plan and emit a placed module; no graph pass runs."""
+    tell = progress or _silent
+    wasm_target = target or WasmTarget()
+    tell("lower")
+    lowered = lower(placed, wasm_target)
+    tell("plan")
+    linked = link(placed.function, lowered, hints)
+    tell("emit")
+    wasm = emit_module(linked.kernels, wasm_target)
+    function = placed.function
+    names = function.output_names or [value.name for value in function.returns]
+    return Program(
+        ir_digest=module_digest(placed),
+        target=wasm_target.name,
+        kernels_digest="sha256:" + hashlib.sha256(wasm).hexdigest(),
+        wasm=wasm,
+        plan=linked.plan,
+        inputs=tuple(Port(value.name, value.type) for value in function.params),
+        outputs=tuple(
+            Port(name, value.type) for name, value in zip(names, function.returns, strict=True)
+        ),
+        uploads=linked.uploads,
+        prepare=linked.prepare,
+        execute=linked.execute,
+        launches=linked.launches,
+        bindings=tuple(function.bindings),
+        guards=tuple(function.guards),
+        resident=linked.resident,
+    )
+
+
+def is_placed(function: Function) -> bool:
+    """Whether every operation carries a device set."""
+    return bool(function.ops) and all("target_device_set" in op.attrs for op in function.ops)
+
+
+def _silent(step: str) -> None:
+    del step

@@ -1,0 +1,249 @@
+"""Placed function to launches: storage for every value, kernels for every operation.
+
+Order of preference for an operation: no code (constants, views), a hand-designed template whose
+requirements hold (``select.py``), otherwise the loop nest of its definition. This is the only way
+from graph to kernels; no graph pass runs after placement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast as typing_cast
+
+from rlx_edge.compile.launches import EXECUTE, PREPARE, Buffer, Launch, Lowered
+from rlx_edge.compile.loops import LoweredNest, border_kernels, fill_kernels, lower_expression
+from rlx_edge.compile.physical import NO_BORDER, Physical
+from rlx_edge.compile.select import Claim, claim
+from rlx_edge.compile.targets.wasm import WasmTarget
+from rlx_edge.ir.core import Function, Module, Op, Value
+from rlx_edge.ir.dims import Dim, as_dim
+from rlx_edge.ir.errors import VerifyError
+from rlx_edge.ir.expression import Expr, cast, const, index, replace_loads
+from rlx_edge.ir.kernel import LoopKernel, TemplateKernel, generalize
+from rlx_edge.ir.ops import definition_expression, lookup
+from rlx_edge.ir.types import DType
+
+
+@dataclass(slots=True)
+class Storage:
+    """Where a value lives and how."""
+
+    buffer: int
+    physical: Physical
+    phase: str
+
+
+@dataclass(slots=True)
+class Lowering:
+    """The state of one function's lowering."""
+
+    module: Module
+    target: WasmTarget
+    lowered: Lowered = field(default_factory=Lowered)
+    storage: dict[Value, Storage] = field(default_factory=dict)
+    literals: dict[Value, float | int | bool] = field(default_factory=dict)
+    packed: dict[tuple[int, TemplateKernel, tuple[Dim, ...]], int] = field(default_factory=dict)
+    unbounded: frozenset[str] = frozenset()
+
+    # ---- storage -----------------------------------------------------------------------------
+
+    def place(self, value: Value) -> Storage:
+        """The storage of a value that some kernel reads; literals are filled once in prepare."""
+        found = self.storage.get(value)
+        if found is not None:
+            return found
+        physical = Physical(value.type)
+        stored = self.reserve(value, physical, PREPARE)
+        self.emit_nests(
+            fill_kernels(physical, self.literals[value]), stored, [], "tensor::splat", value
+        )
+        return stored
+
+    def reserve(self, value: Value, physical: Physical, phase: str) -> Storage:
+        """A fresh buffer for a value."""
+        number = self.lowered.add_buffer(Buffer(value.name, physical.nbytes, "value"))
+        stored = Storage(number, physical, phase)
+        self.storage[value] = stored
+        return stored
+
+    def scratch(self, name: str, nbytes: Dim) -> int:
+        return self.lowered.add_buffer(Buffer(name, nbytes, "scratch"))
+
+    # ---- emission ----------------------------------------------------------------------------
+
+    def emit_nests(
+        self,
+        nests: list[LoweredNest],
+        result: Storage,
+        operands: list[int],
+        op: str,
+        value: Value,
+    ) -> None:
+        """Launch loop nests whose slots name ``operands`` (buffer numbers)."""
+        for nest in nests:
+            kernel, arguments = generalize(nest.kernel)
+            buffers = (result.buffer, *(operands[slot] for slot in nest.slots))
+            self.launch(kernel, buffers, arguments, result.phase, op, value.name)
+
+    def launch(
+        self,
+        kernel: LoopKernel | TemplateKernel,
+        buffers: tuple[int, ...],
+        arguments: tuple[Dim, ...],
+        phase: str,
+        op: str,
+        value: str,
+    ) -> None:
+        self.lowered.stage(phase).append(Launch(kernel, buffers, arguments, op, value))
+
+    # ---- operations --------------------------------------------------------------------------
+
+    def lower_op(self, op: Op) -> None:
+        if op.name == "tensor::const":
+            self.lower_const(op)
+        elif op.name == "tensor::splat":
+            self.literals[op.result] = typing_cast("float | int | bool", op.attrs["value"])
+        elif op.name == "tensor::from_dims":
+            self.lower_from_dims(op)
+        elif not self.alias_view(op):
+            self.lower_compute(op)
+
+    def lower_const(self, op: Op) -> None:
+        constant = self.module.constants[str(op.attrs["digest"])]
+        physical = Physical(op.result.type)
+        number = self.lowered.add_buffer(
+            Buffer(op.result.name, physical.nbytes, "constant", constant.digest)
+        )
+        self.storage[op.result] = Storage(number, physical, PREPARE)
+
+    def lower_from_dims(self, op: Op) -> None:
+        """Sizes as data: one store an element, the value is a kernel argument."""
+        values = typing_cast("tuple[Dim, ...]", op.attrs["values"])
+        stored = self.reserve(op.result, Physical(op.result.type), EXECUTE)
+        dtype = op.result.type.dtype
+        for position, dim in enumerate(values):
+            kernel = LoopKernel((), (dtype,), as_dim(position), cast(index(dim), dtype))
+            self.emit_nests([LoweredNest(kernel, ())], stored, [], op.name, op.result)
+
+    def alias_view(self, op: Op) -> bool:
+        """Give a view its operand's storage when the bytes are the same."""
+        if "view" not in _traits(op):
+            return False
+        operand = op.operands[0]
+        if operand in self.literals:
+            self.literals[op.result] = self.literals[operand]
+            return True
+        source = self.place(operand)
+        wanted = _physical(op)
+        if not (source.physical.is_plain and wanted.is_plain):
+            return False
+        self.storage[op.result] = Storage(source.buffer, wanted, source.phase)
+        return True
+
+    def lower_compute(self, op: Op) -> None:
+        phase = PREPARE if op.attrs.get("phase") == "compile" else EXECUTE
+        physical = _physical(op)
+        context, value = definition_expression(op)
+        del context
+        value = self.inline_literals(op, value)
+        found = claim(op, physical, self.operand_physical(op), self.literals, self.target)
+        stored = self.reserve(op.result, physical, phase)
+        if physical.border != NO_BORDER:
+            self.emit_nests(border_kernels(physical), stored, [], "border", op.result)
+        if found is not None:
+            self.lower_claim(op, stored, found)
+            return
+        operands = [
+            -1 if operand in self.literals and operand not in self.storage
+            else self.place(operand).buffer
+            for operand in op.operands
+        ]
+        nests = lower_expression(value, physical, self.operand_physical(op), self.unbounded)
+        self.emit_nests(nests, stored, operands, op.name, op.result)
+
+    def operand_physical(self, op: Op) -> list[Physical]:
+        return [
+            self.storage[operand].physical if operand in self.storage else Physical(operand.type)
+            for operand in op.operands
+        ]
+
+    def inline_literals(self, op: Op, value: Expr) -> Expr:
+        """Replace loads of splat operands by their literal."""
+        literals = {
+            slot: self.literals[operand]
+            for slot, operand in enumerate(op.operands)
+            if operand in self.literals
+        }
+
+        def rule(slot: int, indices: tuple[Expr, ...], dtype: DType) -> Expr:
+            if slot in literals:
+                return const(literals[slot], dtype)
+            return Expr.make("load", dtype, indices, slot)
+
+        return replace_loads(value, rule) if literals else value
+
+    def lower_claim(self, op: Op, stored: Storage, found: Claim) -> None:
+        """Pack what the template wants packed, reserve its scratch, launch it."""
+        buffers = [stored.buffer]
+        for operand in found.operands:
+            source = self.place(op.operands[operand.index])
+            if operand.pack is None:
+                buffers.append(source.buffer)
+                continue
+            key = (source.buffer, operand.pack, operand.pack_arguments)
+            number = self.packed.get(key)
+            if number is None:
+                name = f"{op.operands[operand.index].name}.packed"
+                number = self.lowered.add_buffer(Buffer(name, operand.pack_nbytes, "value"))
+                phase = PREPARE if source.phase == PREPARE else stored.phase
+                self.launch(
+                    operand.pack, (number, source.buffer), operand.pack_arguments, phase, "pack",
+                    name,
+                )
+                self.packed[key] = number
+            buffers.append(number)
+        if found.scratch is not None:
+            buffers.append(self.scratch(f"{op.result.name}.scratch", found.scratch))
+        self.launch(
+            found.kernel, tuple(buffers), found.arguments, stored.phase, op.name, op.result.name
+        )
+
+
+def lower(module: Module, target: WasmTarget) -> Lowered:
+    """Launches of a placed module's function; ``VerifyError`` where it is not placed."""
+    function = module.function
+    state = Lowering(
+        module, target, unbounded=frozenset(binding.symbol for binding in function.bindings)
+    )
+    for position, param in enumerate(function.params):
+        physical = Physical(param.type)
+        number = state.lowered.add_buffer(Buffer(param.name, physical.nbytes, "input", position))
+        state.storage[param] = Storage(number, physical, EXECUTE)
+        state.lowered.inputs.append(number)
+    for op in function.ops:
+        state.lower_op(op)
+    _collect_outputs(function, state)
+    return state.lowered
+
+
+def _collect_outputs(function: Function, state: Lowering) -> None:
+    for value in function.returns:
+        stored = state.place(value)
+        if not stored.physical.is_plain:
+            raise VerifyError(
+                "lower.output",
+                f"output %{value.name} is not in the plain layout",
+                found=f"{stored.physical.layout} with border {stored.physical.border}",
+                allowed="NCHW without a border",
+            )
+        state.lowered.outputs.append(stored.buffer)
+
+
+def _physical(op: Op) -> Physical:
+    layout = str(op.attrs.get("memory_layout", "NCHW"))
+    border = typing_cast("tuple[int, int, int, int]", op.attrs.get("border", NO_BORDER))
+    return Physical(op.result.type, layout, tuple(border))  # type: ignore[arg-type]
+
+
+def _traits(op: Op) -> frozenset[str]:
+    return lookup(op.name).traits

@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 .PHONY: help setup run test check bless bench docs accept-native
 
@@ -32,12 +33,24 @@ run: setup ## run the orientation and the digits model on sample inputs
 test: setup ## run the tests that need no special device
 	$(BIN)/python -m pytest -m 'not gpu and not browser' $(PYTEST_ARGS)
 
-check: $(STAMP) ## format, lint, types, architecture, changelog
+check: $(STAMP) ## format, lint, types, import rules, changelog, reference pages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.architecture
 	$(BIN)/python scripts/check_changelog.py
+	$(BIN)/python scripts/build_docs.py --check
 
 bless: $(STAMP) ## rewrite the golden files from what the code prints now
 	$(BIN)/python -m pytest --bless $(PYTEST_ARGS)
+
+bench: setup ## measure layers and models against peers, into build/bench
+	@scripts/install_tools.sh node:nodejs
+	$(BIN)/python -m bench $(BENCH_ARGS)
+
+docs: $(STAMP) ## write the reference pages that follow from the code
+	$(BIN)/python scripts/build_docs.py
+
+accept-native: setup ## run the acceptance list of the native stage, a figure a line
+	@scripts/install_tools.sh node:nodejs
+	$(BIN)/python -m scripts.accept_native

@@ -20,5 +20,5 @@ fi
 
 for pair in "${missing[@]}"; do
     command -v "${pair%%:*}" >/dev/null ||
-        echo "missing: ${pair%%:*} (install the Debian package ${pair##*:}); tests that need it will fail" >&2
+        echo "missing: ${pair%%:*} (install the Debian package ${pair##*:}); what needs it will fail" >&2
 done

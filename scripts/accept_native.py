@@ -1,0 +1,332 @@
+"""The acceptance list of the native stage: one figure and one verdict a line.
+
+`make accept-native` sets everything up and runs this from the root of the repository. The lines:
+
+1. the stored models against onnxruntime, with compilations counted;
+2. IR text gives the bits of the ONNX file, and a stride changed by hand is refused;
+3. the compiler needs only the standard library, and the architecture test holds;
+4. every emit style and every tile variant give the same bits;
+5. users' mistakes are answered in one line;
+6. the tests within five minutes on two cores, the checks green, `.ci/run` calls both;
+7. the large layers reach half of the multiply-add loop; models beside onnxruntime.
+
+usage: python -m scripts.accept_native [--only LINE ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rlx_edge import InferenceSession
+from rlx_edge.model_store import model_path
+from tests import bad_inputs, sample_inputs
+from tests.oracles import TOLERANCE, Comparison, Oracle, same_bits
+
+Array = npt.NDArray[Any]
+Feeds = dict[str, Array]
+
+ROOT = Path(__file__).resolve().parent.parent
+DEVICE = "wasm:0"
+SEEDS = range(20)
+TEST_SECONDS = 300
+ENGINES = ("wasmtime", "node")
+LARGE_SHARE = 0.5
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha256:[0-9a-f]{12,}")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a line holds, its figure, and details worth printing under it."""
+
+    passed: bool
+    figure: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Series:
+    """Twenty seeded inputs of one kind, compared as a whole."""
+
+    title: str
+    feeds: Callable[[int], Feeds]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, its series, and how many compilations all of them together may cost."""
+
+    model: str
+    series: tuple[Series, ...]
+    compilations: int
+
+
+def subjects() -> list[Subject]:
+    """The four models at batch 1 and 4; widths and rates vary within one session."""
+
+    def width(seed: int) -> int:
+        return sample_inputs.WIDTHS[seed % len(sample_inputs.WIDTHS)]
+
+    def batches(of: Callable[..., Feeds]) -> tuple[Series, ...]:
+        return tuple(Series(f"batch {n}", partial(of, batch=n)) for n in sample_inputs.BATCHES)
+
+    rates = tuple(
+        Series(
+            f"batch {batch}, {rate} Hz", partial(sample_inputs.silero_vad, batch=batch, rate=rate)
+        )
+        for rate in sample_inputs.WINDOWS
+        for batch in sample_inputs.BATCHES
+    )
+    widths = tuple(
+        Series(
+            f"batch {batch}, {len(set(sample_inputs.WIDTHS))} widths",
+            lambda seed, batch=batch: sample_inputs.ppocr_rec(seed, batch, width(seed)),
+        )
+        for batch in sample_inputs.BATCHES
+    )
+    return [
+        Subject("digits", batches(sample_inputs.digits), 1),
+        Subject("orientation", batches(sample_inputs.orientation), 1),
+        Subject("ppocr_rec", widths, 1),
+        Subject("silero_vad", rates, 2),
+    ]
+
+
+def check_models() -> Verdict:
+    worst, passed, details = 0.0, True, []
+    for subject in subjects():
+        path = model_path(subject.model)
+        session, oracle = InferenceSession(str(path), providers=[DEVICE]), Oracle(path)
+        names = [output.name for output in session.get_outputs()]
+        for series in subject.series:
+            comparison = Comparison()
+            for seed in SEEDS:
+                feeds = series.feeds(seed)
+                values = session.run(None, feeds)
+                comparison.add(dict(zip(names, values, strict=True)), oracle.run(feeds))
+            worst = max(worst, comparison.worst)
+            passed &= comparison.worst <= TOLERANCE and comparison.inputs == len(SEEDS)
+            details.append(f"{subject.model:12} {series.title:20} {comparison.worst:.2e}")
+        counted = session.compile_count
+        passed &= counted == subject.compilations
+        details.append(f"{subject.model:12} compilations: {counted} of {subject.compilations}")
+    return Verdict(passed, f"worst max|Δ| / max|ref| {worst:.2e}", tuple(details))
+
+
+def rlx(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("rlx")), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def require(*arguments: str | Path) -> None:
+    done = rlx(*arguments)
+    if done.returncode != 0:
+        shown = " ".join(map(str, arguments))
+        raise RuntimeError(f"rlx {shown} ended with {done.returncode}: {done.stderr.strip()}")
+
+
+def check_text() -> Verdict:
+    """Bits from the ONNX file, from its IR text, and from the interpreter where it is quick."""
+    details, passed = [], True
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for subject in subjects():
+            text, program = folder / f"{subject.model}.rlx", folder / f"{subject.model}.program"
+            model = model_path(subject.model)
+            require("ir", "import", model, "-o", text)
+            require("ir", "validate", "--strict", text)
+            inputs = list(input_flags(folder, subject.series[0].feeds(0)))
+            runs = {"ONNX file": ("run", model), "IR text": ("ir", "run", text)}
+            require("plan", text, "-o", program)
+            runs["IR text with program"] = ("ir", "run", text, "--program", program)
+            results = {
+                title: saved_outputs(folder, [*command, *inputs, "--device", DEVICE])
+                for title, command in runs.items()
+            }
+            if subject.model == "digits":
+                results["interpreter"] = saved_outputs(
+                    folder, ["ir", "run", text, *inputs, "--device", "interpreter"]
+                )
+            equal = [same_bits(results["ONNX file"], arrays) for arrays in results.values()]
+            passed &= all(equal)
+            shown = " = ".join(results) if all(equal) else f"differ: {equal}"
+            details.append(f"{subject.model:12} {shown}")
+            if subject.model in ("digits", "orientation"):
+                refused, note = tampered(text, program, inputs, folder)
+                passed &= refused
+                details.append(f"{subject.model:12} {note}")
+    return Verdict(
+        passed, "text and file give the same bits" if passed else "differences", tuple(details)
+    )
+
+
+def input_flags(folder: Path, feeds: Feeds) -> Iterator[str | Path]:
+    for name, value in feeds.items():
+        path = folder / f"in_{name}.npy"
+        np.save(path, value)
+        yield from ("--input", f"{name}={path}")
+
+
+def saved_outputs(folder: Path, command: list[str | Path]) -> list[Array]:
+    result = folder / "result.npz"
+    result.unlink(missing_ok=True)
+    require(*command, "--output", result)
+    with np.load(result) as file:
+        return [file[name] for name in sorted(file.files)]
+
+
+def tampered(text: Path, program: Path, inputs: list[str | Path], folder: Path) -> tuple[bool, str]:
+    """Changes the first stride in the text; the program made from the old text must be refused."""
+    original = text.read_text(encoding="utf-8")
+    found = re.search(r"\bstride = \[(\d+)", original)
+    assert found is not None, f"no stride in {text.name}"
+    other = "1" if found.group(1) != "1" else "2"
+    changed = original[: found.start(1)] + other + original[found.end(1) :]
+    text.write_text(changed, encoding="utf-8")
+    try:
+        output = folder / "tampered.npz"
+        done = rlx("ir", "run", text, "--program", program, *inputs, "--output", output)
+    finally:
+        text.write_text(original, encoding="utf-8")
+    digests = sorted(set(DIGEST.findall(done.stderr)))
+    refused = done.returncode != 0 and len(digests) == 2 and not output.exists()
+    refused &= "Traceback" not in done.stderr
+    verdict = "refused" if refused else "NOT refused as it should be"
+    return refused, f"stride changed by hand: {verdict}: {done.stderr.strip()}"
+
+
+def check_architecture() -> Verdict:
+    code = "import sys; sys.path.insert(0, '.'); import rlx_edge.ir, rlx_edge.compile"
+    isolated = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], cwd=ROOT, capture_output=True, check=False
+    )
+    tests = pytest("tests/test_architecture.py")
+    passed = isolated.returncode == 0 and tests.passed
+    return Verdict(passed, f"isolated import ended with {isolated.returncode}; {tests.figure}")
+
+
+def check_variants() -> Verdict:
+    return pytest(*VARIANT_TESTS)
+
+
+# Property tests over shapes: emit styles and tile variants of each template.
+VARIANT_TESTS = ("tests/compile/templates",)
+
+
+def check_mistakes() -> Verdict:
+    with tempfile.TemporaryDirectory() as scratch:
+        rows = bad_inputs.cases(Path(scratch))
+        answers = {case.name: bad_inputs.ask(case) for case in rows}
+    good = sum(not answer.problems for answer in answers.values())
+    details = []
+    for name, answer in answers.items():
+        verdict = ", ".join(answer.problems) or f"exit {answer.code}"
+        details.append(f"{name:30} {verdict}: {answer.stderr.strip().splitlines()[:1]}")
+    return Verdict(good == len(rows), f"{good} of {len(rows)} mistakes answered", tuple(details))
+
+
+def check_suite() -> Verdict:
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    called = all(re.search(rf"^make {target}$", ci, re.MULTILINE) for target in ("test", "check"))
+    started = time.perf_counter()
+    tests = make("test")
+    seconds = time.perf_counter() - started
+    checks = make("check")
+    passed = called and tests.passed and checks.passed and seconds <= TEST_SECONDS
+    figure = f"make test {tests.figure} in {seconds:.0f} s of {TEST_SECONDS}; "
+    figure += f"make check {checks.figure}; .ci/run calls both: {called}"
+    return Verdict(passed, figure, tests.details + checks.details)
+
+
+def make(target: str) -> Verdict:
+    done = subprocess.run(["make", target], cwd=ROOT, capture_output=True, text=True, check=False)
+    tail = tuple((done.stdout + done.stderr).strip().splitlines()[-5:])
+    return Verdict(done.returncode == 0, "green" if done.returncode == 0 else "RED", tail)
+
+
+def pytest(*arguments: str) -> Verdict:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = done.stdout.strip().splitlines()
+    counted = re.search(r"(\d+) passed", lines[-1]) if lines else None
+    passed = done.returncode == 0 and counted is not None
+    return Verdict(passed, lines[-1] if lines else "pytest printed nothing")
+
+
+def check_bench() -> Verdict:
+    """Every large layer against the loop in both engines; the models are only stated."""
+    folder = ROOT / "build" / "bench"
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--output", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        return Verdict(False, f"bench ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    passed, figures = True, []
+    for engine in ENGINES:
+        shares = [x["share"] for x in results["layers"] if x["engine"] == engine and x["large"]]
+        passed &= len(shares) > 0 and min(shares) >= LARGE_SHARE
+        figures.append(f"{engine} {min(shares, default=0.0):.0%} of the FMA loop at least")
+    ratios = [row["ratio"] for row in results["models"]]
+    passed &= len(ratios) > 0
+    figures.append(f"models {', '.join(f'{ratio:.2f}' for ratio in ratios)} times onnxruntime")
+    return Verdict(passed, "; ".join(figures), tuple(done.stdout.splitlines()))
+
+
+LINES: dict[int, tuple[str, Callable[[], Verdict]]] = {
+    1: ("models match onnxruntime", check_models),
+    2: ("IR text is the model", check_text),
+    3: ("standard library only; import rules", check_architecture),
+    4: ("same bits for every style and tile", check_variants),
+    5: ("mistakes get one clear line", check_mistakes),
+    6: ("tests and checks", check_suite),
+    7: ("speed", check_bench),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", type=int, nargs="+", choices=LINES, default=list(LINES))
+    failed = []
+    for number in parser.parse_args(arguments).only:
+        title, check = LINES[number]
+        started = time.perf_counter()
+        try:
+            verdict = check()
+        except Exception as error:  # a line that breaks is a line that fails; the others still run
+            verdict = Verdict(False, f"{type(error).__name__}: {error}")
+        seconds = time.perf_counter() - started
+        word = "PASS" if verdict.passed else "FAIL"
+        print(f"{word} {number} {title}: {verdict.figure} ({seconds:.0f} s)", flush=True)
+        for line in verdict.details:
+            print(f"       {line}", flush=True)
+        if not verdict.passed:
+            failed.append(number)
+    print(f"accept-native: {'all lines pass' if not failed else f'failed: {failed}'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Placement on one device: every operation says where it runs, in which phase and how it is joined.
+
+Constants and operations on constants alone run in phase ``compile`` (once, in prepare), all others
+in ``execute``. On one queue program order suffices, so ``sync_mode`` is ``none`` but for the
+operations whose results the function returns: the host waits for those. Values are stored as NCHW
+until ``layout`` decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlx_edge.compile.passes.graph import copy_module, is_constant
+from rlx_edge.compile.passes.rewrite import Applied
+from rlx_edge.ir.core import Module, Op
+from rlx_edge.ir.devices import parse_device
+
+COMPILE = "compile"
+EXECUTE = "execute"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Give every operation ``device``; ``DeviceError`` when that is not a device name."""
+
+    name: str = "place"
+    device: str = "wasm:0"
+
+    def run(self, module: Module, log: list[Applied] | None = None) -> Module:
+        module = copy_module(module)
+        device = str(parse_device(self.device))
+        function = module.function
+        returned = set(function.returns)  # membership only
+        for op in function.ops:
+            blocking = any(result in returned for result in op.results)
+            op.attrs["phase"] = phase_of(op)
+            op.attrs["target_device_set"] = (device,)
+            op.attrs.setdefault("memory_layout", "NCHW")
+            op.attrs["sync_mode"] = "blocking" if blocking else "none"
+            if log is not None:
+                log.append(Applied(self.name, str(op), f"{op.attrs['phase']} on {device}"))
+        return module
+
+
+def phase_of(op: Op) -> str:
+    """The phase that ``op`` has, or the one that its operands give it."""
+    stated = op.attrs.get("phase")
+    if isinstance(stated, str):
+        return stated
+    return COMPILE if all(is_constant(result) for result in op.results) else EXECUTE

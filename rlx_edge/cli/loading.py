@@ -1,0 +1,31 @@
+"""Graphs and programs from the files that commands are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rlx_edge.ir.core import Module
+from rlx_edge.ir.errors import ModelError
+from rlx_edge.model_source import open_source
+
+
+def graph_of(
+    path: str, values: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]
+) -> Module:
+    """The graph IR of an ONNX model or of IR text.
+
+    Where a model branches on a value that is not given, the error says which option gives it.
+    """
+    try:
+        return open_source(path).module(values, shapes)
+    except ModelError as error:
+        if error.code != "import.value_needed":
+            raise
+        raise ModelError(
+            error.code,
+            error.what,
+            found=error.found,
+            allowed=error.allowed,
+            where=error.where,
+            hint="give it with --value NAME=V, or sizes with --shape NAME=1x3x48x320",
+        ) from None

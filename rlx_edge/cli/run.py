@@ -1,0 +1,61 @@
+"""``rlx run``: a model, inputs in, outputs out."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from rlx_edge.cli.arguments import add_model_run
+from rlx_edge.cli.execution import Timing, output_file, report, timed_runs
+from rlx_edge.cli.inputs import complete, read_specs
+from rlx_edge.cli.progress import Steps
+from rlx_edge.devices import resolve_device
+from rlx_edge.ir.program import Program
+from rlx_edge.model_source import ModelLike
+from rlx_edge.session import InferenceSession
+
+
+def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Arguments of ``rlx run``."""
+    parser.add_argument("model", metavar="MODEL", help="an ONNX model or IR text")
+    parser.add_argument("--device", default="wasm:0", metavar="NAME", help="wasm:0 by default")
+    add_model_run(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run it."""
+    return run_session(options, options.model, None)
+
+
+def run_session(options: argparse.Namespace, model: ModelLike, program: Program | None) -> int:
+    """Load, run and report; what can be wrong with the words is found before the long work."""
+    resolve_device(options.device)
+    specs = read_specs(options.input)
+    steps = Steps()
+    with output_file(options) as output:
+        start = time.perf_counter()
+        try:
+            session = InferenceSession(
+                model, providers=[options.device], program=program, progress=steps
+            )
+        finally:
+            steps.clear()
+        load = time.perf_counter() - start
+        with session:
+            feeds = complete(specs, session.ports, options.seed)
+            names = [arg.name for arg in session.get_outputs()]
+            try:
+                arrays, seconds = timed_runs(lambda: session.run(None, feeds), options.repeat)
+            finally:
+                steps.clear()
+            outputs = dict(zip(names, arrays, strict=True))
+            counts = {
+                "compile_count": session.compile_count,
+                "plan_count": session.plan_count,
+                "memory_bytes": session.memory_size,
+            }
+        if output is not None:
+            output.write_arrays(outputs)
+    report(options, feeds, outputs, Timing(load, tuple(seconds)), counts)
+    return 0

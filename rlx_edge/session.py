@@ -1,0 +1,355 @@
+"""``InferenceSession``: a model, ready to run, as onnxruntime's users know it.
+
+A session compiles a graph once; every shape only costs a plan. Where a graph branches on the
+value of an integer input, or on a size, one compiled *variant* is kept for each way it goes, and
+the first whose guards hold runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from rlx_edge.compile import CompiledModule, WasmTarget, compile_module, place_module
+from rlx_edge.devices import resolve_device
+from rlx_edge.ir.core import Module
+from rlx_edge.ir.devices import Device
+from rlx_edge.ir.digest import bytes_digest, check_digest, module_digest
+from rlx_edge.ir.errors import DeviceError, GuardError, InputError, ModelError
+from rlx_edge.ir.program import Port, Program
+from rlx_edge.model_source import (
+    ModelLike,
+    ModelSource,
+    NodeArg,
+    Values,
+    deciding_values,
+    open_source,
+    shown_shape,
+)
+from rlx_edge.runtime.arrays import tensor_type_name
+from rlx_edge.runtime.buffers import DeviceContext
+from rlx_edge.runtime.feeds import BoundFeeds, FeedChecker
+from rlx_edge.runtime.runner import PLANS, ProgramRunner
+from rlx_edge.runtime.trace import Trace, TraceEvent
+from rlx_edge.wasm_runtime.module_cache import ModuleCache, cache_folder
+from rlx_edge.wasm_runtime.unit import WasmUnit
+
+Array = npt.NDArray[Any]
+Step = Callable[[str], None]
+
+VARIANTS = 16
+"""Compiled variants kept, least recently used first out."""
+
+
+class InferenceSession:
+    """A model on a device.
+
+    ``model`` is a path, bytes or a byte source of ONNX or of IR text, or an IR ``Module``.
+    ``providers`` names one device (``wasm:0`` by default). ``value_hint`` gives integer inputs
+    that the model branches on, so that the first variant is compiled here and not by the first
+    run. ``program`` is a compiled program for the model: nothing is compiled then, and one that
+    was made from another IR is a ``DigestError`` with both digests. ``style`` chooses the engine
+    family the kernels are tuned for. ``cache`` is the folder of compiled machine code (``False``:
+    none). ``plans`` bounds the remembered shapes. ``enable_profiling`` times every launch.
+    ``progress`` is told the name of each step.
+
+    ``run`` may be called from several threads; calls take turns. A session is a context manager.
+    """
+
+    def __init__(
+        self,
+        model: ModelLike,
+        providers: Sequence[str] | None = None,
+        *,
+        value_hint: Mapping[str, int | Sequence[int]] | None = None,
+        program: Program | None = None,
+        style: str = "cranelift",
+        cache: bool | Path = True,
+        plans: int = PLANS,
+        enable_profiling: bool = False,
+        progress: Step | None = None,
+    ) -> None:
+        self._device = _only_device(providers)
+        self._tell: Step = progress or _silent
+        self._target = WasmTarget(style)
+        self._tell("read")
+        self._source: ModelSource = open_source(model)
+        folder = cache_folder() if cache is True else cache or None
+        self._cache = ModuleCache(folder)
+        self._plans = plans
+        self._profiling = enable_profiling
+        self._trace = Trace(str(self._device))
+        self._context = DeviceContext(str(self._device))
+        self._variants: list[_Variant] = []
+        self._retired_plans = 0
+        self._lock = threading.Lock()
+        self._closed = False
+        self.compile_count = 0
+        """How many times the compiler ran."""
+        self.last_profile: tuple[TraceEvent, ...] = ()
+        """What happened in the last run, or in the constructor before any run."""
+        hints = {name: _as_values(value) for name, value in (value_hint or {}).items()}
+        if program is not None:
+            self._add(self._bound(program))
+        else:
+            self._try_first(hints)
+        self.last_profile = self._trace.take()
+
+    # ---- what the model is -------------------------------------------------------------------
+
+    def get_inputs(self) -> list[NodeArg]:
+        """Name, shape and type of every input, in order."""
+        return self._source.inputs()
+
+    def get_outputs(self) -> list[NodeArg]:
+        """Name, shape and type of every output, in order."""
+        declared = self._source.outputs()
+        if not self._variants:
+            return declared
+        ports = self._variants[0].program.outputs
+        return [
+            NodeArg(
+                arg.name,
+                arg.shape or shown_shape(port.type.shape),
+                tensor_type_name(port.type.dtype),
+            )
+            for arg, port in zip(declared, ports, strict=True)
+        ]
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """The inputs with their types in the IR, whose open sizes are dims."""
+        return self._variants[-1].program.inputs if self._variants else self._source.ports()
+
+    def get_providers(self) -> list[str]:
+        """The device that runs the model."""
+        return [str(self._device)]
+
+    @property
+    def plan_count(self) -> int:
+        """How many plans were evaluated."""
+        return self._retired_plans + sum(variant.runner.plan_count for variant in self._variants)
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The compiled variants, most recently used last."""
+        return tuple(variant.program for variant in self._variants)
+
+    @property
+    def memory_size(self) -> int:
+        """Bytes of device memory that the variants have now."""
+        return sum(variant.runner.unit.size for variant in self._variants)
+
+    # ---- running -----------------------------------------------------------------------------
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, object]
+    ) -> list[Array]:
+        """The named outputs (all if ``None``), as fresh arrays.
+
+        ``InputError`` for names, shapes or element types that do not fit the model, ``GuardError``
+        for sizes that it cannot run at, ``LimitError`` where memory does not suffice.
+        """
+        with self._lock:
+            self._open()
+            variant, bound = self._variant_for(input_feed)
+            wanted = self._positions(output_names)
+            try:
+                outputs = variant.runner.run(bound.arrays, bound.symbols)
+            except DeviceError:
+                # The unit's memory cannot be trusted any more; the next run makes a new one.
+                self._retire(variant)
+                raise
+            finally:
+                self.last_profile = self._trace.take()
+            return [outputs[position] for position in wanted]
+
+    def close(self) -> None:
+        """Release the device; using the session afterwards is a ``DeviceError``."""
+        with self._lock:
+            if self._closed:
+                return
+            for variant in list(self._variants):
+                self._retire(variant)
+            self._closed = True
+            self._context.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- variants ----------------------------------------------------------------------------
+
+    def _variant_for(self, feeds: Mapping[str, object]) -> tuple[_Variant, BoundFeeds]:
+        for variant in self._variants:
+            bound = variant.checker.bind(feeds)
+            if variant.runner.holds(bound.symbols):
+                if variant is not self._variants[-1]:
+                    self._variants.remove(variant)
+                    self._variants.append(variant)
+                return variant, bound
+        if self._variants and self._source.fixed:
+            return self._require_guards(self._variants[-1], feeds)
+        ports = self._source.ports()
+        loose = FeedChecker(ports).bind(feeds)
+        values = deciding_values(ports, loose.arrays)
+        shapes = {port.name: array.shape for port, array in zip(ports, loose.arrays, strict=True)}
+        return self._require_guards(self._compile(values, shapes), feeds)
+
+    def _require_guards(
+        self, variant: _Variant, feeds: Mapping[str, object]
+    ) -> tuple[_Variant, BoundFeeds]:
+        bound = variant.checker.bind(feeds)
+        for guard in variant.program.guards:
+            if not guard.holds(bound.symbols):
+                raise GuardError(
+                    "session.guard",
+                    "the model does not cover these inputs",
+                    found=", ".join(f"{k} = {v}" for k, v in sorted(bound.symbols.items())),
+                    allowed=f"{guard}" + (f" ({guard.reason})" if guard.reason else ""),
+                    where=self._source.name,
+                )
+        return variant, bound
+
+    def _try_first(self, hints: Values) -> None:
+        """Compile now, unless the model branches on something that only a run will tell."""
+        try:
+            self._compile(hints, {})
+        except ModelError as error:
+            if error.code != "import.value_needed":
+                raise
+
+    def _compile(self, values: Values, shapes: Mapping[str, Sequence[int]]) -> _Variant:
+        self._tell("import")
+        module = self._source.module(values, shapes)
+        start = Trace.now()
+        compiled = compile_module(
+            module, self._target, device=str(self._device), progress=self._tell
+        )
+        self.compile_count += 1
+        self._trace.record("compile", "compile", start, name=module.name)
+        return self._add(compiled)
+
+    def _bound(self, program: Program) -> CompiledModule:
+        """The program with the module it was made from; ``DigestError`` if that is another."""
+        placed = place_module(
+            self._source.module({}, {}), device=str(self._device), progress=self._tell
+        )
+        check_digests(program, placed)
+        return CompiledModule(placed, program)
+
+    def _add(self, compiled: CompiledModule) -> _Variant:
+        self._tell("load")
+        variant = _Variant(
+            compiled.program,
+            ProgramRunner(
+                compiled.program,
+                compiled.placed.constants,
+                WasmUnit(str(self._device), self._cache),
+                self._context,
+                holder=f"session of {self._source.name}",
+                trace=self._trace,
+                plans=self._plans,
+                check_weights=not self._source.checked,
+                profile=self._profiling,
+            ),
+        )
+        self._variants.append(variant)
+        if len(self._variants) > VARIANTS:
+            self._retire(self._variants[0])
+        return variant
+
+    def _retire(self, variant: _Variant) -> None:
+        self._variants.remove(variant)
+        self._retired_plans += variant.runner.plan_count
+        variant.runner.close()
+
+    # ---- checks ------------------------------------------------------------------------------
+
+    def _positions(self, names: Sequence[str] | None) -> list[int]:
+        known = [arg.name for arg in self._source.outputs()]
+        if names is None:
+            return list(range(len(known)))
+        if isinstance(names, str):
+            raise InputError(
+                "output.names", "output names must be a list", found=repr(names), allowed="[name]"
+            )
+        for name in names:
+            if name not in known:
+                raise InputError("output.name", "no such output", found=repr(name), allowed=known)
+        return [known.index(name) for name in names]
+
+    def _open(self) -> None:
+        if self._closed:
+            raise DeviceError(
+                "session.closed",
+                "the session was closed and cannot be used any more",
+                where=self._source.name,
+            )
+
+
+class _Variant:
+    """One compiled program with its runner."""
+
+    __slots__ = ("checker", "program", "runner")
+
+    def __init__(self, program: Program, runner: ProgramRunner) -> None:
+        self.program = program
+        self.runner = runner
+        self.checker = FeedChecker(program.inputs, program.bindings)
+
+
+def check_digests(program: Program, placed: Module) -> None:
+    """``DigestError`` with both digests unless ``program`` was made from ``placed`` and its kernels
+    are the ones that it names."""
+    check_digest(
+        f"the program and the IR '{placed.name}'", program.ir_digest, module_digest(placed)
+    )
+    check_digest("the program and its kernels", program.kernels_digest, bytes_digest(program.wasm))
+
+
+def _only_device(providers: Sequence[str] | None) -> Device:
+    """The one device; unknown, absent and several ones are errors that list what there is."""
+    if isinstance(providers, str):
+        providers = [providers]
+    names = ["wasm:0"] if providers is None else list(providers)
+    for name in names:
+        if not isinstance(name, str):
+            raise DeviceError(
+                "device.name",
+                "providers are device names",
+                found=repr(name),
+                allowed='strings such as "wasm:0"',
+            )
+    devices = [resolve_device(name) for name in names]
+    if len(devices) != 1:
+        raise DeviceError(
+            "device.count",
+            "a session runs on one device",
+            found=names or "no provider",
+            allowed="one name",
+        )
+    return devices[0]
+
+
+def _as_values(value: int | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(value, (int, np.integer)):
+        return (int(value),)
+    return tuple(int(item) for item in np.asarray(value).flat)
+
+
+def _silent(step: str) -> None:
+    del step

@@ -1,0 +1,236 @@
+"""What a loop kernel must compute: a direct evaluation with numpy, element types included.
+
+It follows the numerics contract and the operator table of ``expression.py``, not the emitter:
+values of all output points are arrays, reductions go through their elements one after another.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from rlx_edge.ir.dims import Atom, Dim
+from rlx_edge.ir.expression import INDEX, Expr, index_dim, reduce_parts
+from rlx_edge.ir.kernel import LoopKernel
+from rlx_edge.ir.scalar_functions import expand
+from rlx_edge.ir.types import (
+    BOOL,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    DType,
+)
+
+NUMPY: dict[DType, type[np.generic]] = {
+    F32: np.float32, F64: np.float64, I8: np.int8, I16: np.int16, I32: np.int32, I64: np.int64,
+    U8: np.uint8, U16: np.uint16, U32: np.uint32, U64: np.uint64, BOOL: np.bool_,
+    INDEX: np.int32,
+}  # fmt: skip
+Environment = Mapping[str, np.ndarray]
+CHUNK = 4096
+
+
+def evaluate_kernel(kernel: LoopKernel, buffers: Sequence[np.ndarray]) -> np.ndarray:
+    """``buffers[0]`` after the kernel, whose sizes are all constants."""
+    output = buffers[0].copy()
+    extents = [loop.extent.value for loop in kernel.loops]
+    if any(extent <= 0 for extent in extents):
+        return output
+    grids = np.indices(extents).reshape(len(extents), -1) if extents else np.zeros((0, 1), int)
+    env = {loop.var: grid for loop, grid in zip(kernel.loops, grids, strict=True)}
+    with np.errstate(all="ignore"):
+        value = _Evaluator(buffers, grids.shape[1]).value(expand(kernel.value), env)
+        offsets = np.broadcast_to(dim_value(kernel.offset, env), (grids.shape[1],))
+    output.reshape(-1)[offsets] = value
+    return output
+
+
+def dim_value(dim: Dim, env: Environment) -> np.ndarray:
+    """A dim over arrays of variables."""
+    total = np.zeros((), np.int64)
+    for mono, coef in dim.terms:
+        term = np.int64(coef)
+        for atom in mono:
+            term = term * _atom_value(atom, env)
+        total = total + term
+    return np.asarray(total)
+
+
+def _atom_value(atom: Atom, env: Environment) -> np.ndarray:
+    if atom.op == "symbol":
+        return env[atom.name].astype(np.int64)
+    a, b = (dim_value(arg, env) for arg in atom.args)
+    functions: dict[str, Callable[..., np.ndarray]] = {
+        "floordiv": np.floor_divide, "mod": np.mod, "max": np.maximum, "min": np.minimum,
+    }  # fmt: skip
+    return functions[atom.op](a, b)
+
+
+class _Evaluator:
+    def __init__(self, buffers: Sequence[np.ndarray], points: int) -> None:
+        self.buffers = [buffer.reshape(-1) for buffer in buffers]
+        self.points = points
+
+    def value(self, node: Expr, env: Environment) -> np.ndarray:
+        """Values at every output point, as an array of the node's element type."""
+        dim = index_dim(node)
+        if node.op == "const":
+            result = np.asarray(node.attr)
+        elif dim is not None:
+            result = dim_value(dim, env)
+        elif node.op == "load":
+            assert isinstance(node.attr, int)
+            result = self.buffers[node.attr][self.value(node.args[0], env)]
+        elif node.op == "reduce":
+            return self.reduction(node, env)
+        elif node.op == "select":
+            condition, a, b = (self.value(arg, env) for arg in node.args)
+            result = np.where(condition, a, b)
+        elif node.op == "cast":
+            result = convert(self.value(node.args[0], env), node.dtype)
+        elif node.op == "bitcast":
+            result = self.value(node.args[0], env).view(NUMPY[node.dtype])
+        else:
+            result = apply(node, [self.value(arg, env) for arg in node.args])
+        return np.broadcast_to(result, (self.points,)).astype(NUMPY[node.dtype])
+
+    def reduction(self, node: Expr, env: Environment) -> np.ndarray:
+        kind, names, extents, body = reduce_parts(node)
+        sizes = [int(dim_value(extent, {})) for extent in extents]
+        dtype = NUMPY[node.dtype]
+        step = {"sum": np.add, "chain": np.add, "prod": np.multiply, "max": wasm_max,
+                "min": wasm_min}[kind]  # fmt: skip
+        start = _identity(kind, node.dtype)
+
+        def elements() -> list[np.ndarray]:
+            values = []
+            for position in np.ndindex(*sizes):
+                inner = {
+                    name: np.full(self.points, at, np.int64)
+                    for name, at in zip(names, position, strict=True)
+                }
+                values.append(self.value(body, {**env, **inner}))
+            return values
+
+        items = elements()
+        if kind == "chain":
+            total = np.full(self.points, start, dtype)
+            for item in items:
+                total = step(total, item)
+            return total
+        chunks = [items[at : at + CHUNK] for at in range(0, len(items), CHUNK)] or [[]]
+        total = None
+        for chunk in chunks:
+            partials = [np.full(self.points, start, dtype) for _ in range(4)]
+            for position, item in enumerate(chunk):
+                partials[position % 4] = step(partials[position % 4], item)
+            p0, p1, p2, p3 = partials
+            joined = step(step(p0, p2), step(p1, p3))
+            total = joined if total is None else step(total, joined)
+        assert total is not None
+        return total.astype(dtype)
+
+
+def _identity(kind: str, dtype: DType) -> float | int:
+    if kind in ("sum", "chain", "prod"):
+        return int(kind == "prod")
+    if dtype.is_float:
+        return -np.inf if kind == "max" else np.inf
+    limits = np.iinfo(NUMPY[dtype])
+    return limits.min if kind == "max" else limits.max
+
+
+def wasm_max(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """f32.max: NaN if either is, -0 below +0."""
+    result = np.where((a > b) | ((a == b) & ~np.signbit(a)), a, b)
+    return np.where(np.isnan(a) | np.isnan(b), np.nan, result).astype(a.dtype) if (
+        a.dtype.kind == "f"
+    ) else np.maximum(a, b)
+
+
+def wasm_min(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """f32.min: NaN if either is, -0 below +0."""
+    if a.dtype.kind != "f":
+        return np.minimum(a, b)
+    result = np.where((a < b) | ((a == b) & np.signbit(a)), a, b)
+    return np.where(np.isnan(a) | np.isnan(b), np.nan, result).astype(a.dtype)
+
+
+def convert(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """ONNX Cast: float to integer truncates and saturates, NaN gives 0; integers wrap."""
+    target = NUMPY[dtype]
+    if dtype is BOOL:
+        return x != 0
+    if x.dtype.kind == "f" and not dtype.is_float:
+        limits = np.iinfo(target)
+        exact = [_saturate(float(item), int(limits.min), int(limits.max)) for item in x]
+        return np.array(exact, dtype=object).astype(target)
+    return x.astype(target)
+
+
+def _saturate(value: float, low: int, high: int) -> int:
+    if np.isnan(value):
+        return 0
+    if np.isinf(value):
+        return high if value > 0 else low
+    return max(low, min(high, int(value)))
+
+
+def _divide(a: int, b: int) -> int:
+    """Towards zero; 0 for a zero divisor."""
+    if b == 0:
+        return 0
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+_EXACT: dict[str, Callable[[int, int], int]] = {
+    "div": _divide,
+    "floordiv": lambda a, b: 0 if b == 0 else a // b,
+    "mod": lambda a, b: 0 if b == 0 else a % b,
+}
+_COMPARE: dict[str, Callable[..., np.ndarray]] = {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
+    "gt": operator.gt, "ge": operator.ge,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "min": wasm_min, "max": wasm_max,
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil,
+    "trunc": np.trunc, "nearest": np.rint, "and": operator.and_, "or": operator.or_,
+    "xor": operator.xor, "not": np.logical_not, "shl": np.left_shift, "shr": np.right_shift,
+    **_COMPARE,
+}  # fmt: skip
+
+
+def apply(node: Expr, args: list[np.ndarray]) -> np.ndarray:
+    """A primitive operator on arrays of its operand type."""
+    dtype = node.args[0].dtype
+    if node.op in _EXACT:
+        if dtype.is_float:
+            return np.divide(*args)
+        exact = [_EXACT[node.op](int(a), int(b)) for a, b in zip(*args, strict=True)]
+        bits = 8 * dtype.bytes
+        wrapped = [item & ((1 << bits) - 1) for item in exact]
+        unsigned = np.array(wrapped, np.uint64).astype(f"u{dtype.bytes}")
+        return unsigned.view(NUMPY[dtype])
+    return _FUNCTIONS[node.op](*args)
+
+
+def same_bits(actual: np.ndarray, expected: np.ndarray) -> bool:
+    """Equal bit for bit, where every NaN equals every NaN."""
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
+        return False
+    if actual.dtype.kind != "f":
+        return bool(np.array_equal(actual, expected))
+    unsigned = f"u{actual.dtype.itemsize}"
+    equal = actual.view(unsigned) == expected.view(unsigned)
+    return bool(np.all(equal | (np.isnan(actual) & np.isnan(expected))))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,20 +111,17 @@ def random_array(port: Port, shape: tuple[int, ...], seed: int, position: int) -
 def read_array(path: Path, name: str) -> Array:
     """The array of an ``.npy`` file, or the one called ``name`` (else the only one) of an
     ``.npz``."""
-    loaded = _load(path)
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    with loaded:
-        if name in loaded.files:
-            return _member(loaded, name, path)
-        if len(loaded.files) == 1:
-            return _member(loaded, loaded.files[0], path)
-        raise InputError(
-            "cli.npz",
-            f"the archive has no array '{name}'",
-            found=loaded.files or "an empty archive",
-            where=str(path),
-        )
+    with _opened(path) as loaded:
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        if name not in loaded.files and len(loaded.files) != 1:
+            raise InputError(
+                "cli.npz",
+                f"the archive has no array '{name}'",
+                found=loaded.files or "an empty archive",
+                where=str(path),
+            )
+        return np.asarray(loaded[name if name in loaded.files else loaded.files[0]])
 
 
 def read_archive(spec: str) -> dict[str, Array]:
@@ -131,31 +129,26 @@ def read_archive(spec: str) -> dict[str, Array]:
     path = Path(spec)
     if path.suffix != ".npz" and not path.exists():
         raise InputError("cli.input", "not an input", found=repr(spec), allowed=FORMS)
-    loaded = _load(path)
-    if isinstance(loaded, np.ndarray):
-        raise InputError(
-            "cli.input", "an .npy file needs the name of its input", found=spec, allowed=FORMS
-        )
-    with loaded:
-        return {name: _member(loaded, name, path) for name in loaded.files}
+    with _opened(path) as loaded:
+        if isinstance(loaded, np.ndarray):
+            raise InputError(
+                "cli.input", "an .npy file needs the name of its input", found=spec, allowed=FORMS
+            )
+        return {name: np.asarray(loaded[name]) for name in loaded.files}
 
 
-def _load(path: Path) -> Any:
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """What numpy finds in the file, to be read inside the block."""
     try:
-        return np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            yield np.load(file, allow_pickle=False)
     except FileNotFoundError:
         raise InputError("cli.file", "no such file", where=str(path)) from None
     except OSError as error:
         reason = error.strerror or "not a numpy file"
         raise InputError("cli.file", f"cannot read the file ({reason})", where=str(path)) from None
-    except (ValueError, EOFError, zipfile.BadZipFile):
-        raise _unreadable(path) from None
-
-
-def _member(archive: Any, name: str, path: Path) -> Array:
-    try:
-        return np.asarray(archive[name])
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, NotImplementedError):
+    except (ValueError, EOFError, zipfile.BadZipFile, NotImplementedError):
         raise _unreadable(path) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import zipfile
@@ -70,7 +71,7 @@ class OutputFile:
                 self._scratch.unlink()
 
     def write(self, data: bytes) -> None:
-        """Replace the content so far."""
+        """Append to the content so far."""
         assert self._file is not None
         try:
             self._file.write(data)
@@ -80,12 +81,13 @@ class OutputFile:
     def write_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """An ``.npz`` archive; any array name is allowed."""
         assert self._file is not None
+        if self._scratch is None:  # a device has no positions to write the directory from
+            buffer = io.BytesIO()
+            _write_archive(buffer, arrays)
+            self.write(buffer.getvalue())
+            return
         try:
-            with zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED) as archive:
-                for name, array in arrays.items():
-                    entry = zipfile.ZipInfo(f"{name}.npy", _EARLIEST)
-                    with archive.open(entry, "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+            _write_archive(self._file, arrays)
         except OSError as error:
             raise self._error(error) from None
 
@@ -109,3 +111,11 @@ class OutputFile:
         return InputError(
             "cli.output", f"cannot write the file ({error.strerror or error})", where=str(self.path)
         )
+
+
+def _write_archive(file: IO[bytes], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            entry = zipfile.ZipInfo(f"{name}.npy", _EARLIEST)
+            with archive.open(entry, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

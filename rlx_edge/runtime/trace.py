@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from time import perf_counter_ns
 
 KINDS = (
+    "compile",
     "load",
     "allocate",
     "upload",

@@ -1,6 +1,6 @@
 """What is known about symbols while a model is imported, and what was assumed on the way.
 
-Size symbols stand for integers of at least 1, value symbols for any integer. ``known`` holds the
+Size symbols stand for integers from 1 to ``MAX_SIZE``, value symbols for any integer. ``known`` holds the
 concrete values that the caller supplied; using one to choose between branches records a guard.
 """
 
@@ -15,6 +15,9 @@ from rlx_edge.ir.errors import ModelError
 from rlx_edge.ir.onnx import conditions
 from rlx_edge.ir.onnx.conditions import Compare, Condition, Truth
 from rlx_edge.ir.onnx.equalities import Equalities
+
+MAX_SIZE = (1 << 31) - 1
+"""No tensor has a longer axis: sizes are 32-bit words in the parameter block."""
 
 Bound = int | None
 """``None`` is unbounded."""
@@ -61,7 +64,9 @@ class Assumptions:
 
     def _atom_bound(self, atom: Atom, *, low: bool) -> Bound:
         if atom.op == "symbol":
-            return 1 if low and atom.name not in self.bindings else None
+            if atom.name in self.bindings:
+                return None
+            return 1 if low else MAX_SIZE
         a, b = atom.args
         if atom.op in ("max", "min"):
             sides = (self._bound(a, low=low), self._bound(b, low=low))

@@ -160,26 +160,49 @@ class ImportState:
         return self._constant(tensor.data, TensorType(dtype, extents), tensor.name or "w", where)
 
     def _constant(self, data: ByteRange, type: TensorType, hint: str, where: str) -> Value:
+        """A ``tensor::const``. One digest has one type in a module: the same bytes in another
+        shape are a view, and of another element type they are put together from two parts."""
         digest = f"sha256:{data.sha256()}"
         found = self._weights.get((digest, type))
         if found is None:
-            in_memory = isinstance(data.source, MemorySource)
-            self.constants.setdefault(
-                digest,
-                Constant(
-                    digest,
-                    type,
-                    data.source,
-                    data.offset,
-                    data.length,
-                    "" if in_memory else data.source.name,
-                ),
-            )
-            found = self.op(
-                "tensor::const", [], {"digest": digest}, hint=hint, where=where, type=type
-            )
+            first = self.constants.get(digest)
+            if first is None or first.type == type:
+                self._store(digest, data, type)
+                attrs = {"digest": digest}
+                found = self.op("tensor::const", [], attrs, hint=hint, where=where, type=type)
+            elif first.type.dtype is type.dtype:
+                found = self._constant(data, first.type, hint, where)
+                attrs_shape = {"shape": type.shape}
+                found = self.op("rlxc::reshape", [found], attrs_shape, hint=hint, where=where)
+            else:
+                found = self._in_two_parts(data, type, hint, where)
             self._weights[digest, type] = found
         return found
+
+    def _store(self, digest: str, data: ByteRange, type: TensorType) -> None:
+        location = "" if isinstance(data.source, MemorySource) else data.source.name
+        self.constants.setdefault(
+            digest, Constant(digest, type, data.source, data.offset, data.length, location)
+        )
+
+    @staticmethod
+    def _part(data: ByteRange, start: int, length: int) -> ByteRange:
+        return ByteRange(data.source, data.offset + start, length)
+
+    def _in_two_parts(self, data: ByteRange, type: TensorType, hint: str, where: str) -> Value:
+        """The first element and the rest, joined."""
+        size, width = type.size.value, type.dtype.bytes
+        head = TensorProto(hint, type.dtype.onnx, (1,), self._part(data, 0, width))
+        rest = self._part(data, width, data.length - width)
+        rest_type = TensorType(type.dtype, (as_dim(size - 1),))
+        parts = [
+            self.weight(head, where),
+            self._constant(rest, rest_type, hint, where),
+        ]
+        joined = self.op("rlxc::concat", parts, {"axis": 0}, hint=hint, where=where)
+        if joined.type == type:
+            return joined
+        return self.op("rlxc::reshape", [joined], {"shape": type.shape}, hint=hint, where=where)
 
     # ---- entries -----------------------------------------------------------------------------
 

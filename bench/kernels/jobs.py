@@ -105,7 +105,7 @@ def conv_job(layer: Layer, tile: Tile) -> Job:
     operations = 2 * out_side**2 * layer.out * depth * taps
     elements = [out.elements.value, x.elements.value]
     if layer.groups == layer.channels:
-        depthwise = Depthwise(("channel",))
+        depthwise = Depthwise.for_geometry(geometry, ("channel",))
         return _job(
             f"{layer.name} depthwise",
             lambda module: depthwise.emit(module, relu_bias),

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from rlx_edge.compile.codegen.wasm.encoder import I32, V128
-from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
+from rlx_edge.compile.codegen.wasm.encoder import I32
+from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
 from rlx_edge.compile.physical import Physical
-from rlx_edge.compile.templates.contraction import (
-    LANES,
-    VECTOR_BYTES,
-    ZERO,
-    add_constant,
-    for_each_tile,
-    multiply_add,
-)
+from rlx_edge.compile.templates.contraction import LANES, VECTOR_BYTES
 from rlx_edge.compile.templates.conv2d import (
     Geometry,
     byte_strides,
     output_words,
     require_layout,
     tap_origin,
+)
+from rlx_edge.compile.templates.depthwise_chains import (
+    RUN_PIXELS,
+    emit_any_chains,
+    emit_run_chains,
 )
 from rlx_edge.compile.templates.driver import (
     emit_pointer_fill,
@@ -42,17 +41,33 @@ from rlx_edge.compile.templates.finish import (
     emit_finish,
 )
 from rlx_edge.compile.templates.words import Words
-from rlx_edge.ir.dims import Dim, DimLike, align, as_dim
-
-PIXELS = 6
-"""Pixels of a full tile: their chains, inputs and one weight vector fit sixteen registers."""
+from rlx_edge.ir.dims import ONE, Dim, DimLike, align, as_dim
+from rlx_edge.ir.errors import RlxError
 
 
 @dataclass(frozen=True, slots=True)
 class Depthwise:
-    """Baked configuration of a depthwise kernel; `extras` as for `Conv2d`."""
+    """Baked configuration of a depthwise kernel; `for_geometry` chooses it.
+
+    Attributes:
+        extras: kinds of the extra operands, as for `Conv2d`.
+        columns: kernel columns of a specialised form, 0 for any kernel.
+        stride: horizontal stride of the specialised form (its horizontal dilation is 1).
+    """
 
     extras: tuple[str, ...] = ()
+    columns: int = 0
+    stride: int = 0
+
+    @classmethod
+    def for_geometry(cls, geometry: Geometry, extras: tuple[str, ...] = ()) -> Self:
+        """The fastest form for a geometry; symbolic sizes get the form for any."""
+        columns, stride = as_dim(geometry.kernel[1]), as_dim(geometry.stride[1])
+        if as_dim(geometry.dilation[1]) is ONE and columns.is_constant and stride.is_constant:
+            key = (columns.value, stride.value)
+            if key in RUN_PIXELS:
+                return cls(extras, *key)
+        return cls(extras)
 
     @property
     def output(self) -> Output:
@@ -84,10 +99,18 @@ class Depthwise:
         """Parameter dims for stored operands; `extras` gives each `full` extra's storage.
 
         Raises:
-            RlxError: a layout is not NCHW4c, or the border is narrower than the padding.
+            RlxError: a layout is not NCHW4c, the border is narrower than the padding, or the
+                geometry is not the specialised one.
         """
         require_layout("input", x, BLOCKED)
         require_layout("output", out, BLOCKED)
+        if self.columns and self != self.for_geometry(geometry, self.extras):
+            raise RlxError(
+                "template.geometry",
+                "the depthwise kernel was built for another geometry",
+                found=f"{geometry.kernel}, stride {geometry.stride}",
+                allowed=f"{self.columns} columns, stride {self.stride}, horizontal dilation 1",
+            )
         image, plane, row, pixel = byte_strides(x)
         values = {
             "images": x.type.shape[0],
@@ -128,7 +151,10 @@ class Depthwise:
         words = Words((*self.slots, *self.parameters), constants)
         fill = emit_pointer_fill(module)
         tap_fill = emit_tap_table(module, "quads")
-        chains = _emit_chain_block(module)
+        if self.columns:
+            chains = emit_run_chains(module, self.columns, self.stride)
+        else:
+            chains = emit_any_chains(module)
         finish = emit_finish(module, self.output, words, epilogue)
         body = module.function("depthwise", [("args", I32), ("thread", I32)])
         first, count, total = (body.local(I32, name) for name in ("first", "count", "total"))
@@ -160,9 +186,18 @@ class Depthwise:
         body.i32_const(0).local_set(channel).i32_const(0).local_set(offset)
         words.push(body, "b").local_set(weights)
         body.loop("plane")
-        body.local_get(scratch).local_get(offset).local_get(weights).local_get(tap_count)
-        body.local_get(taps).local_get(scratch).i32_const(self._acc_at).i32_add()
-        body.local_get(count).call(chains)
+        body.local_get(scratch).local_get(offset).local_get(weights)
+        if self.columns:
+            words.push(body, "kernel_rows")
+            words.push(body, "a_tap_row")
+        else:
+            body.local_get(tap_count).local_get(taps)
+        body.local_get(scratch).i32_const(self._acc_at).i32_add().local_get(count)
+        if self.columns:
+            body.local_get(first)
+            words.push(body, "width").i32_rem_u()
+            words.push(body, "width")
+        body.call(chains)
         body.local_get(0).local_get(scratch).i32_const(self._acc_at).i32_add()
         body.local_get(count).i32_const(1).local_get(channel).local_get(channel)
         body.local_get(scratch).i32_const(TABLE_BYTES).i32_add().call(finish)
@@ -185,70 +220,3 @@ def flops(
 ) -> Dim:
     """Floating-point operations of the taps, pad lanes not counted."""
     return as_dim(images) * channels * height * width * kernel[0] * kernel[1] * 2
-
-
-def _emit_chain_block(module: ModuleBuilder) -> int:
-    """Function index: the chains of one plane for a block of pixels.
-
-    Parameters of the function: `table` (pixel pointers), `offset` (of the plane), `weights`,
-    `count` (taps, at least 1), `taps` (offsets), `acc` (`[pixel][4]`), `pixels`.
-    """
-
-    def emit() -> FunctionBuilder:
-        callees = {pixels: _emit_chains(module, pixels) for pixels in range(1, PIXELS + 1)}
-        names = ("table", "offset", "weights", "count", "taps", "acc", "pixels")
-        body = module.function("depthwise_block", [(name, I32) for name in names])
-        table, offset, weights, count, taps, target, pixels = range(7)
-
-        def call(height: int, tiles: int) -> None:
-            for name in (table, offset, weights, count, taps, target, tiles):
-                body.local_get(name)
-            body.call(callees[height])
-
-        def advance(rows: int) -> None:
-            for pointer, size in ((table, 4), (target, VECTOR_BYTES)):
-                body.local_get(rows).i32_const(size).i32_mul().local_get(pointer).i32_add()
-                body.local_set(pointer)
-
-        for_each_tile(body, PIXELS, pixels, call, advance)
-        return body
-
-    return module.once("depthwise_block", emit)
-
-
-def _emit_chains(module: ModuleBuilder, pixels: int) -> int:
-    def emit() -> FunctionBuilder:
-        names = ("table", "offset", "weights", "count", "taps", "acc", "tiles")
-        body = module.function(f"depthwise_{pixels}", [(name, I32) for name in names])
-        table, offset, weights, count, taps, target, tiles = range(7)
-        tap, end, weight_at, at = (
-            body.local(I32, name) for name in ("tap", "end", "weight_at", "at")
-        )
-        pointers = body.local_array(I32, "pixel", pixels)
-        totals = body.local_array(V128, "acc", pixels)
-        weight = body.local(V128, "weight")
-        body.local_get(count).i32_const(2).i32_shl().local_get(taps).i32_add().local_set(end)
-        body.loop("tile")
-        for number, (pointer, total) in enumerate(zip(pointers, totals, strict=True)):
-            body.local_get(table).i32_load(4 * number).local_get(offset).i32_add()
-            body.local_set(pointer).v128_const(ZERO).local_set(total)
-        body.local_get(taps).local_set(tap).local_get(weights).local_set(weight_at)
-        body.loop("tap").local_get(tap).i32_load().local_set(at)
-        body.local_get(weight_at).v128_load().local_set(weight)
-        for pointer, total in zip(pointers, totals, strict=True):
-
-            def push_pixel(pointer: int = pointer) -> None:
-                body.local_get(pointer).local_get(at).i32_add().v128_load()
-
-            multiply_add(body, total, push_pixel, weight)
-        add_constant(body, weight_at, VECTOR_BYTES)
-        body.local_get(tap).i32_const(4).i32_add().local_tee(tap).local_get(end).i32_lt_u()
-        body.br_if("tap").end()
-        for number, total in enumerate(totals):
-            body.local_get(target).local_get(total).v128_store(VECTOR_BYTES * number)
-        add_constant(body, target, VECTOR_BYTES * pixels)
-        add_constant(body, table, 4 * pixels)
-        body.local_get(tiles).i32_const(1).i32_sub().local_tee(tiles).br_if("tile").end()
-        return body
-
-    return module.once(("depthwise_chains", pixels), emit)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rlx_edge.compile.templates.conv2d import Geometry
 from rlx_edge.compile.templates.depthwise import Depthwise, flops
+from rlx_edge.compile.templates.depthwise_chains import RUN_PIXELS
 from rlx_edge.compile.templates.finish import BLOCKED, PLANES
 from rlx_edge.compile.templates.packing import ChannelPack
 from rlx_edge.ir.errors import RlxError
@@ -26,10 +27,12 @@ from tests.compile.templates.test_conv2d import (
 )
 from tests.kernel_host import KernelHost, assert_same_bits
 
+FORMS = ((0, 0), *RUN_PIXELS)
+
 
 @cache
-def depthwise_host(fused: bool) -> tuple[Depthwise, KernelHost]:
-    kernel = Depthwise(EXTRAS if fused else ())
+def depthwise_host(fused: bool, form: tuple[int, int]) -> tuple[Depthwise, KernelHost]:
+    kernel = Depthwise(EXTRAS if fused else (), *form)
     return kernel, KernelHost(lambda module: kernel.emit(module, residual if fused else None))
 
 
@@ -46,18 +49,19 @@ def packed(w: np.ndarray) -> np.ndarray:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    kernel = (draw(st.integers(1, 5)), draw(st.integers(1, 5)))
-    dilation = (draw(st.integers(1, 2)), draw(st.integers(1, 2)))
+def cases(draw: st.DrawFn, form: tuple[int, int]) -> Case:
+    columns, stride = form
+    kernel = (draw(st.integers(1, 5)), columns or draw(st.integers(1, 5)))
+    dilation = (draw(st.integers(1, 2)), 1 if columns else draw(st.integers(1, 2)))
     channels = draw(st.integers(1, 13))
-    strides = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    strides = (draw(st.integers(1, 3)), stride or draw(st.integers(1, 3)))
     low = [max(1, d * (k - 1) + 1) for k, d in zip(kernel, dilation, strict=True)]
     return Case(
         draw(st.integers(1, 2)),
         channels,
         channels,
         draw(st.integers(low[0], low[0] + 7)),
-        draw(st.integers(low[1], low[1] + 7)),
+        draw(st.integers(low[1], low[1] + 19)),
         Geometry(kernel, strides, dilation, draw(border()), channels),
         draw(border()),
         draw(border()),
@@ -65,8 +69,8 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def check(case: Case, fused: bool) -> None:
-    kernel, host = depthwise_host(fused)
+def check(case: Case, fused: bool, form: tuple[int, int]) -> None:
+    kernel, host = depthwise_host(fused, form)
     geometry = case.geometry
     x = normal(1, case.images, case.channels, case.height, case.width)
     w = normal(2, case.channels, 1, *geometry.kernel)
@@ -92,15 +96,35 @@ def check(case: Case, fused: bool) -> None:
     assert not rest.view(np.uint32).any(), "pad lanes or the border are not +0"
 
 
-@given(case=cases(), fused=st.booleans())
-def test_depthwise_equals_the_chain(case: Case, fused: bool) -> None:
-    check(case, fused)
+@pytest.mark.parametrize("form", FORMS)
+@given(data=st.data(), fused=st.booleans())
+def test_depthwise_equals_the_chain(
+    form: tuple[int, int], data: st.DataObject, fused: bool
+) -> None:
+    check(data.draw(cases(form)), fused, form)
 
 
-def test_blocks_of_pixels_cross_images() -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_blocks_of_pixels_cross_images(form: tuple[int, int]) -> None:
     none = (0, 0, 0, 0)
-    geometry = Geometry((3, 3), padding=(1, 1, 1, 1), groups=10)
-    check(Case(3, 10, 10, 9, 7, geometry, none, none, none), True)
+    columns, stride = form
+    geometry = Geometry((3, columns or 3), (1, stride or 1), padding=(1, 2, 1, 2), groups=10)
+    check(Case(3, 10, 10, 9, 7, geometry, none, none, none), True, form)
+
+
+def test_form_follows_the_geometry() -> None:
+    forms = {
+        Geometry((3, 3)): (3, 1),
+        Geometry((1, 5), (1, 2)): (5, 2),
+        Geometry((3, 3), dilation=(1, 2)): (0, 0),
+        Geometry((3, 7)): (0, 0),
+    }
+    for geometry, form in forms.items():
+        chosen = Depthwise.for_geometry(geometry)
+        assert (chosen.columns, chosen.stride) == form
+    at = physical((1, 8, 5, 5), BLOCKED, (1, 1, 1, 1))
+    with pytest.raises(RlxError, match="built for another geometry"):
+        Depthwise((), 3, 1).arguments(at, at, Geometry((3, 3), (1, 2), groups=8))
 
 
 def test_only_blocked_storage_is_taken() -> None:

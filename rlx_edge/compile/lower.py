@@ -12,7 +12,7 @@ from typing import cast as typing_cast
 
 from rlx_edge.compile.launches import EXECUTE, PREPARE, Buffer, Launch, Lowered
 from rlx_edge.compile.loops import LoweredNest, border_kernels, fill_kernels, lower_expression
-from rlx_edge.compile.physical import NO_BORDER, Physical
+from rlx_edge.compile.physical import NO_BORDER, Physical, same_bytes
 from rlx_edge.compile.select import Claim, claim
 from rlx_edge.compile.targets.wasm import WasmTarget
 from rlx_edge.ir.core import Function, Module, Op, Value
@@ -135,7 +135,7 @@ class Lowering:
             return True
         source = self.place(operand)
         wanted = _physical(op)
-        if not (source.physical.is_plain and wanted.is_plain):
+        if not same_bytes(source.physical, wanted):
             return False
         self.storage[op.result] = Storage(source.buffer, wanted, source.phase)
         return True

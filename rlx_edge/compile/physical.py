@@ -88,3 +88,15 @@ class Physical:
             )
             total = binary("add", total, scaled)
         return total
+
+
+def same_bytes(a: Physical, b: Physical) -> bool:
+    """Whether a row-major view from ``a``'s shape to ``b``'s leaves every byte where it is.
+
+    Plain storage always does; blocked images do when only their rows and columns are regrouped.
+    """
+    if a.is_plain and b.is_plain:
+        return True
+    if not (a.is_blocked and b.is_blocked and a.border == b.border == NO_BORDER):
+        return False
+    return a.type.shape[:2] == b.type.shape[:2]

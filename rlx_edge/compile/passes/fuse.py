@@ -25,8 +25,10 @@ from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import Expr, acc, const, load, replace_loads, walk
 from rlx_edge.ir.opdef import Expression, OpDef
 from rlx_edge.ir.ops import FUSED_PREFIX, OPS, definition_expression, root_name
-from rlx_edge.ir.types import DType
+from rlx_edge.ir.types import BOOL, F32, I32, U32, DType
 
+FOUR_LANES = (F32, I32, U32, BOOL)
+"""Types of which a vector holds four, as templates compute them."""
 MAX_EXTRAS = 12
 """Operands beyond the root's that one kernel may read."""
 
@@ -152,7 +154,7 @@ class _Fusion:
         extras = _extras((*absorbed, op), inside)
         if len(extras) > MAX_EXTRAS:
             return False
-        if not _is_contraction(root):
+        if not _is_contraction(root) or root.result.type.dtype is not F32:
             return True
         return op.result.type.dtype is root.result.type.dtype and self._templates_know(
             root, (*absorbed, op)
@@ -164,8 +166,10 @@ class _Fusion:
         epilogue, extras = fused_epilogue(root, absorbed)
         types = [value.type for value in (*root.operands, *extras)]
         forms = load_accesses(epilogue, types, result, channel_axis(root.name, result.rank))
-        return None not in forms.values() and all(
-            value.type.dtype is result.dtype for value in extras
+        return (
+            None not in forms.values()
+            and all(value.type.dtype is F32 for value in extras)
+            and all(node.dtype in FOUR_LANES for node in walk(epilogue) if node.op != "index")
         )
 
     # ---- replacement -------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from rlx_edge.compile.min_cut import UNLIMITED, CutGraph
 from rlx_edge.compile.passes.graph import copy_module, replace_returns
 from rlx_edge.compile.passes.layout_demands import (
+    ANY,
     BLOCKED,
     OWN,
     PLAIN,
@@ -94,16 +95,18 @@ class _Costs:
 def _choose(function: Function, demands: dict[Op, Demand], nominal: int) -> dict[Op, str]:
     costs = _Costs(nominal)
     graph = CutGraph()
-    nodes = {op: graph.node() for op in function.ops if demands[op].result == OWN}
-    for op, node in nodes.items():
+    ends = {PLAIN: graph.SOURCE, BLOCKED: graph.SINK}
+    free = {op: graph.node() for op in function.ops if demands[op].result == OWN}
+    nodes = {op: free[op] if op in free else ends[demands[op].result] for op in function.ops}
+    for op, node in free.items():
         graph.pay(graph.SOURCE, node, costs.in_blocks(op))
         graph.pay(node, graph.SINK, costs.in_plain(op))
     for value, wanted in _wanted(function, demands, nodes).items():
         producer = value.producer
-        own = graph.SOURCE if producer is None else nodes.get(producer, graph.SOURCE)
+        own = graph.SOURCE if producer is None else nodes[producer]
         _pay_conversion(graph, own, wanted, costs, value)
     side = graph.solve()[1]
-    return {op: BLOCKED if op in nodes and not side[nodes[op]] else PLAIN for op in function.ops}
+    return {op: PLAIN if side[nodes[op]] else BLOCKED for op in function.ops}
 
 
 def _wanted(
@@ -114,7 +117,7 @@ def _wanted(
     table: dict[Value, dict[int, None]] = {}
     for op in function.ops:
         for operand, layout in zip(op.operands, demands[op].operands, strict=True):
-            if operand.type.rank == 4:
+            if operand.type.rank == 4 and layout != ANY:
                 node = nodes[op] if layout == OWN else ends[layout]
                 table.setdefault(operand, {})[node] = None
     for value in function.returns:
@@ -184,7 +187,7 @@ def _insert_conversions(
             zip(op.operands, demands[op].operands, strict=True)
         ):
             wanted = chosen[op] if layout == OWN else layout
-            if operand.type.rank == 4 and _stored(operand, chosen) != wanted:
+            if operand.type.rank == 4 and wanted not in (ANY, _stored(operand, chosen)):
                 op.operands[slot] = conversions.get(operand, wanted, op)
         inserted += builder.ops
         ops += [*builder.ops, op]

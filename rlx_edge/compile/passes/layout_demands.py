@@ -1,7 +1,7 @@
 """Which layouts an operation can work in: the constraints of the layout pass.
 
 ``PLAIN`` (NCHW of any rank) and ``BLOCKED`` (NCHW4c) are fixed; ``OWN`` is the layout that the
-pass chooses for the operation's result.
+pass chooses for the operation's result; ``ANY`` is an operand whose bytes are the same in both.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rlx_edge.compile.epilogue_access import (
 )
 from rlx_edge.compile.physical import LANES
 from rlx_edge.ir.core import Op
+from rlx_edge.ir.dims import ONE
 from rlx_edge.ir.expression import Expr
 from rlx_edge.ir.ops import definition_expression, lookup, root_name, root_operand_count
 from rlx_edge.ir.types import F32, TensorType
@@ -25,6 +26,7 @@ from rlx_edge.ir.types import F32, TensorType
 PLAIN = "NCHW"
 BLOCKED = "NCHW4c"
 OWN = "own"
+ANY = "any"
 
 WINDOW_POOLS = ("rlxc::max_pool2d", "rlxc::average_pool2d")
 REDUCTIONS = (
@@ -48,7 +50,7 @@ MANY_CHANNELS = 16
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """``operands``: a layout for each operand; ``result``: ``PLAIN`` or ``OWN``."""
+    """``operands``: a layout for each operand; ``result``: ``PLAIN``, ``BLOCKED`` or ``OWN``."""
 
     operands: tuple[str, ...]
     result: str
@@ -75,6 +77,12 @@ def _is_image(type: TensorType) -> bool:
     return type.rank == 4 and type.dtype is F32
 
 
+def same_bytes(type: TensorType) -> bool:
+    """Whether NCHW and NCHW4c store an image alike: one pixel, whole blocks of channels."""
+    _, c, h, w = type.shape
+    return h is ONE and w is ONE and c.divisible_by(LANES)
+
+
 def _root_count(op: Op) -> int:
     epilogue = op.attrs.get("epilogue")
     fused = epilogue if isinstance(epilogue, Expr) else None
@@ -84,35 +92,41 @@ def _root_count(op: Op) -> int:
 # ---- convolutions ----------------------------------------------------------------------------
 
 
-def reads_blocks(op: Op) -> bool:
-    """Whether a conv2d's template reads its input in blocks of four channels.
+@dataclass(frozen=True, slots=True)
+class ConvForm:
+    """Layouts of a conv2d's input and result."""
 
-    Dense: many channels, or a multiple of four. Grouped: multiples of four in every group, in and
-    out, or depthwise (each group one channel in, one out).
+    input: str
+    result: str
+
+
+def conv_form(op: Op) -> ConvForm:
+    """How templates run a conv2d.
+
+    Dense with many input channels, or a multiple of four: reads blocks, writes either. Dense with
+    few: reads planes, writes either. Depthwise (each group one channel in, one out): blocks only.
+    Other groups: blocks where they hold whole ones, in and out, otherwise planes.
     """
     channels, out = op.operands[0].type.shape[1], op.operands[1].type.shape[0]
     groups = cast(int, op.attrs["groups"])
     if groups == 1:
         many = channels.is_constant and channels.value >= MANY_CHANNELS
-        return many or channels.divisible_by(LANES)
-    depthwise = channels == out and channels.is_constant and channels.value == groups
-    return depthwise or (channels.divisible_by(LANES * groups) and out.divisible_by(LANES * groups))
-
-
-def writes_blocks(op: Op) -> bool:
-    """Whether a conv2d can store blocks: groups must not share one."""
-    groups = cast(int, op.attrs["groups"])
-    return groups == 1 or reads_blocks(op)
+        return ConvForm(BLOCKED if many or channels.divisible_by(LANES) else PLAIN, OWN)
+    if channels == out and channels.is_constant and channels.value == groups:
+        return ConvForm(BLOCKED, BLOCKED)
+    whole = channels.divisible_by(LANES * groups) and out.divisible_by(LANES * groups)
+    return ConvForm(BLOCKED, OWN) if whole else ConvForm(PLAIN, PLAIN)
 
 
 def _convolution(op: Op, count: int) -> Demand:
+    form = conv_form(op)
     extras = _extra_layouts(op, count)
-    blocked = extras is not None and writes_blocks(op)
-    source = BLOCKED if reads_blocks(op) else PLAIN
-    operands = (source, *(PLAIN,) * (count - 1))
-    if not blocked or extras is None:
-        return Demand(operands + (PLAIN,) * (len(op.operands) - count), PLAIN)
-    return Demand(operands + extras, OWN)
+    first = (form.input, *(PLAIN,) * (count - 1))
+    if extras is None:
+        return Demand(first + (PLAIN,) * (len(op.operands) - count), PLAIN)
+    if form.result != OWN:
+        extras = tuple(form.result if layout == OWN else layout for layout in extras)
+    return Demand(first + extras, form.result)
 
 
 # ---- elementwise and channelwise ---------------------------------------------------------------
@@ -120,7 +134,9 @@ def _convolution(op: Op, count: int) -> Demand:
 
 def _elementwise(op: Op, plain: Demand) -> Demand:
     layouts = _layouts(op, definition_expression(op)[1], range(len(op.operands)))
-    return plain if layouts is None or OWN not in layouts else Demand(layouts, OWN)
+    if layouts is None or not {OWN, ANY} & set(layouts):
+        return plain
+    return Demand(layouts, OWN)
 
 
 def _extra_layouts(op: Op, count: int) -> tuple[str, ...] | None:
@@ -134,16 +150,17 @@ def _extra_layouts(op: Op, count: int) -> tuple[str, ...] | None:
 def _layouts(op: Op, value: Expr, slots: range) -> tuple[str, ...] | None:
     types = [operand.type for operand in op.operands]
     forms = load_accesses(value, types, op.result.type, 1)
-    layouts: list[str] = []
-    for slot in slots:
-        form = forms.get(slot, SCALAR)
-        if form in (CHANNEL, SCALAR):
-            layouts.append(PLAIN)
-        elif form in (FULL, BATCH_CHANNEL) and _is_image(types[slot]):
-            layouts.append(OWN)
-        else:
-            return None
-    return tuple(layouts)
+    layouts = [_layout_of(forms.get(slot, SCALAR), types[slot]) for slot in slots]
+    return None if None in layouts else tuple(layout for layout in layouts if layout is not None)
+
+
+def _layout_of(form: str | None, type: TensorType) -> str | None:
+    """The layout of an operand that is read in this form; vectors are read as plain bytes."""
+    if form == FULL:
+        return OWN if _is_image(type) else None
+    if form not in (CHANNEL, SCALAR, BATCH_CHANNEL):
+        return None
+    return ANY if _is_image(type) and same_bytes(type) else PLAIN
 
 
 def _treats_channels_alone(op: Op, root: str) -> bool:
@@ -155,6 +172,8 @@ def _treats_channels_alone(op: Op, root: str) -> bool:
     if root in REDUCTIONS:
         axes = cast("tuple[int, ...]", op.attrs["axes"])
         return op.attrs["keepdims"] is True and all(axis >= 2 for axis in axes)
+    if root == "rlxc::reshape":
+        return source.shape[:2] == op.result.type.shape[:2]
     if root == "rlxc::resize":
         return op.attrs["mode"] == "nearest" and source.shape[:2] == op.result.type.shape[:2]
     if root == "rlxc::concat":

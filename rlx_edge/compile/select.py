@@ -263,7 +263,7 @@ def _claim_depthwise(
     if not result.is_blocked:
         return None
     channels = x.type.shape[1]
-    template = Depthwise(epilogue.kinds)
+    template = Depthwise.for_geometry(geometry, epilogue.kinds)
     pack = ChannelPack()
     packed = ClaimOperand(
         1,
@@ -272,7 +272,13 @@ def _claim_depthwise(
         pack.packed_bytes(channels, geometry.kernel),
     )
     return Claim(
-        _kernel("depthwise", {}, len(template.slots), template.parameters, epilogue),
+        _kernel(
+            "depthwise",
+            {"columns": template.columns, "stride": template.stride},
+            len(template.slots),
+            template.parameters,
+            epilogue,
+        ),
         (ClaimOperand(0), packed, *(ClaimOperand(slot) for slot in epilogue.operands)),
         template.scratch_bytes(geometry.kernel),
         template.arguments(x, result, geometry, _full_storage(epilogue, operands)),

@@ -40,7 +40,8 @@ def _conv2d(module: ModuleBuilder, kernel: TemplateKernel, after: EmitEpilogue |
 
 
 def _depthwise(module: ModuleBuilder, kernel: TemplateKernel, after: EmitEpilogue | None) -> int:
-    return Depthwise(kernel.extras).emit(module, after)
+    form = int(kernel.option("columns")), int(kernel.option("stride"))
+    return Depthwise(kernel.extras, *form).emit(module, after)
 
 
 def _pack_panels(module: ModuleBuilder, kernel: TemplateKernel, after: EmitEpilogue | None) -> int:

@@ -1,7 +1,8 @@
 """What is known about symbols while a model is imported, and what was assumed on the way.
 
-Size symbols stand for integers from 1 to ``MAX_SIZE``, value symbols for any integer. ``known`` holds the
-concrete values that the caller supplied; using one to choose between branches records a guard.
+Size symbols stand for integers from 1 to ``MAX_SIZE``, value symbols for any integer. ``known``
+holds the concrete values that the caller supplied; using one to choose between branches records
+a guard.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from rlx_edge.ir.dims import Dim, as_dim
+from rlx_edge.ir.dims import Dim, as_dim, ceildiv
 from rlx_edge.ir.expression import round_f32
 from rlx_edge.ir.onnx import conditions
 from rlx_edge.ir.onnx.assumptions import Assumptions
@@ -238,7 +238,7 @@ class Arithmetic:
 
     def ceil(self, item: Item) -> Item:
         if isinstance(item, Ratio):
-            return fraction(-((-item.numerator) // as_dim(item.denominator)), 1)
+            return fraction(ceildiv(item.numerator, item.denominator), 1)
         return float(math.ceil(_finite(item)))
 
     def round(self, item: Item) -> Item:

@@ -60,13 +60,14 @@ def model(
         "sample",
         list(inputs),
         infos,
-        [numpy_helper.from_array(np.asarray(item), name) for name, item in (constants or {}).items()],
+        [
+            numpy_helper.from_array(np.asarray(item), name)
+            for name, item in (constants or {}).items()
+        ],
     )
     domains = sorted({item.domain for item in nodes if item.domain})
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
-    return helper.make_model(
-        graph, ir_version=8, opset_imports=opsets, functions=list(functions)
-    )
+    return helper.make_model(graph, ir_version=8, opset_imports=opsets, functions=list(functions))
 
 
 def records(built: onnx.ModelProto) -> OnnxModel:

@@ -28,7 +28,9 @@ def unary(op: str, x: Array, ops: tuple[str, ...], opset: int = 17, **attrs: Any
     return Case(f"{op}-{opset}", built, {"x": x}, ops)
 
 
-def binary(op: str, a: Array, b: Array, ops: tuple[str, ...], opset: int = 17, **attrs: Any) -> Case:
+def binary(
+    op: str, a: Array, b: Array, ops: tuple[str, ...], opset: int = 17, **attrs: Any
+) -> Case:
     kinds = {np.dtype(bool): "bool", np.dtype(np.int64): "i64", np.dtype(np.float32): "f32"}
     infos = [
         value("a", ["n", *a.shape[1:]], kinds[a.dtype]),
@@ -162,12 +164,16 @@ def test_old_broadcasting_aligns_at_an_axis() -> None:
             "operands must be bool",
         ),
         (
-            model([node("Add", "x w", "y")], [value("x", [2])], ["y"], {"w": np.zeros(3, np.float32)}),
+            model(
+                [node("Add", "x w", "y")], [value("x", [2])], ["y"], {"w": np.zeros(3, np.float32)}
+            ),
             "op.shape",
             "sizes 2 and 3 do not broadcast",
         ),
         (
-            model([node("Add", "x w", "y")], [value("x", [2])], ["y"], {"w": np.zeros(2, np.int64)}),
+            model(
+                [node("Add", "x w", "y")], [value("x", [2])], ["y"], {"w": np.zeros(2, np.int64)}
+            ),
             "op.type",
             "must have the element type",
         ),

@@ -58,7 +58,9 @@ CONVOLUTIONS = [
     window("Conv", IMAGE, ("conv2d",), W2, auto_pad="SAME_UPPER"),
     window("Conv", IMAGE, ("conv2d",), W2, auto_pad="SAME_LOWER"),
     window("Conv", IMAGE, ("pad", "conv2d"), W2, auto_pad="SAME_UPPER", strides=[2, 2]),
-    window("Conv", random(1, 4, 8, 6), ("pad", "conv2d"), W2, auto_pad="SAME_LOWER", strides=[3, 2]),
+    window(
+        "Conv", random(1, 4, 8, 6), ("pad", "conv2d"), W2, auto_pad="SAME_LOWER", strides=[3, 2]
+    ),
     window("Conv", IMAGE, ("conv2d",), W2, auto_pad="SAME_UPPER", strides=[2, 2], symbolic=False),
     window("Conv", SOUND, ("reshape", "conv2d", "reshape"), W1, B, strides=[2], pads=[1, 0]),
     window("Conv", SOUND, ("reshape", "conv2d", "reshape"), W1, dilations=[3]),
@@ -167,7 +169,10 @@ def test_matrix_product(
 ) -> None:
     names = "abc"[: len(operands)]
     infos = [
-        value(name, ["m" if axis == 0 and name == "a" else size for axis, size in enumerate(item.shape)])
+        value(
+            name,
+            ["m" if axis == 0 and name == "a" else size for axis, size in enumerate(item.shape)],
+        )
         for name, item in zip(names, operands, strict=True)
     ]
     if attrs.get("transA"):
@@ -181,7 +186,13 @@ def test_matrix_product(
 VECTOR = {"scale": random(4), "bias": random(4), "mean": random(4), "var": np.abs(random(4))}
 NORMALIZATIONS = [
     ("BatchNormalization", "x scale bias mean var", {}, 15, ("batch_norm",)),
-    ("BatchNormalization", "x scale bias mean var", {"epsilon": 0.01, "spatial": 1}, 7, ("batch_norm",)),
+    (
+        "BatchNormalization",
+        "x scale bias mean var",
+        {"epsilon": 0.01, "spatial": 1},
+        7,
+        ("batch_norm",),
+    ),
     ("BatchNormalization", "x scale bias mean var", {"epsilon": 1e-3}, 9, ("batch_norm",)),
     ("InstanceNormalization", "x scale bias", {}, 17, None),
     ("GroupNormalization", "x scale bias", {"num_groups": 2}, 21, None),
@@ -215,7 +226,9 @@ def test_layer_normalization() -> None:
         assert module.function.ops[-1].attrs["epsilon"] == 1e-6
 
 
-def reduction(op: str, ops: tuple[str, ...], opset: int = 17, axes: Any = None, **attrs: Any) -> Case:
+def reduction(
+    op: str, ops: tuple[str, ...], opset: int = 17, axes: Any = None, **attrs: Any
+) -> Case:
     inputs, constants = "x", {}
     since_input = 13 if op == "ReduceSum" else 18
     if axes is not None and opset >= since_input:

@@ -35,7 +35,7 @@ def case(
     built = model(
         [node(op, inputs, outputs, **attrs)],
         [value("x", dims)],
-        [name for name in outputs.split()],
+        outputs.split(),
         constants,
         opset=opset,
     )
@@ -74,7 +74,9 @@ SLICES = [
     case("Slice", "x b e a", {"b": ints(1), "e": ints(-1), "a": ints(2)}, ("slice",)),
     case("Slice", "x b e a", {"b": ints(0), "e": ints(99), "a": ints(2)}, ("slice",)),
     case("Slice", "x b e a", {"b": ints(1), "e": ints(2**31 - 1), "a": ints(2)}, ("slice",)),
-    case("Slice", "x b e a s", {"b": ints(0), "e": ints(4), "a": ints(2), "s": ints(2)}, ("slice",)),
+    case(
+        "Slice", "x b e a s", {"b": ints(0), "e": ints(4), "a": ints(2), "s": ints(2)}, ("slice",)
+    ),
     case(
         "Slice",
         "x b e a s",
@@ -138,11 +140,27 @@ RESIZES = [
     resized("Resize", IMAGE, 13, constants=TWICE, nearest_mode="floor"),
     resized("Resize", IMAGE, 13, constants=HALF),
     resized("Resize", IMAGE, 13, constants=TWICE, **LINEAR),
-    resized("Resize", IMAGE, 13, constants=TWICE, coordinate_transformation_mode="align_corners", **LINEAR),
-    resized("Resize", IMAGE, 13, constants=HALF, coordinate_transformation_mode="pytorch_half_pixel", **LINEAR),
+    resized(
+        "Resize",
+        IMAGE,
+        13,
+        constants=TWICE,
+        coordinate_transformation_mode="align_corners",
+        **LINEAR,
+    ),
+    resized(
+        "Resize",
+        IMAGE,
+        13,
+        constants=HALF,
+        coordinate_transformation_mode="pytorch_half_pixel",
+        **LINEAR,
+    ),
     resized("Resize", IMAGE, 13, "x - - s", constants={"s": ints(1, 2, 5, 9)}, **LINEAR),
     resized("Resize", IMAGE, 18, "x - - s", constants={"s": ints(8, 3)}, axes=[2, 3]),
-    resized("Resize", IMAGE, 19, constants=TWICE, coordinate_transformation_mode="half_pixel_symmetric"),
+    resized(
+        "Resize", IMAGE, 19, constants=TWICE, coordinate_transformation_mode="half_pixel_symmetric"
+    ),
     resized("Resize", IMAGE, 10, "x s", constants=TWICE),
     resized("Resize", IMAGE, 13, constants={"s": np.ones(4, np.float32)}, ops=()),
     resized("Upsample", IMAGE, 9, "x s", constants=TWICE),
@@ -157,7 +175,9 @@ def test_operator(item: Case) -> None:
 
 def test_concat_of_symbolic_parts() -> None:
     built = model(
-        [node("Concat", "a b a", "y", axis=-1)], [value("a", ["n", 3]), value("b", ["n", "m"])], ["y"]
+        [node("Concat", "a b a", "y", axis=-1)],
+        [value("a", ["n", 3]), value("b", ["n", "m"])],
+        ["y"],
     )
     feeds = {"a": X[:, :, 0], "b": X[:, 0, :]}
     module = check(Case("concat", built, feeds, ("concat",), exact=True))
@@ -170,7 +190,9 @@ def test_a_constant_of_symbolic_shape() -> None:
         node("ConstantOfShape", "s", "zeros"),
         node("Add", "x zeros", "y"),
     ]
-    module = check(Case("zeros", model(nodes, [value("x", FREE)], ["y"]), {"x": X}, ("expand", "add")))
+    module = check(
+        Case("zeros", model(nodes, [value("x", FREE)], ["y"]), {"x": X}, ("expand", "add"))
+    )
     assert module.function.guards == []
 
 
@@ -179,7 +201,7 @@ def test_reshaped_weights_stay_constants() -> None:
     constants = {"w": np.arange(12, dtype=np.float32).reshape(12, 1), "s": ints(3, 4)}
     module = imported(model(nodes, [value("x", ["n", 3, 4])], ["y"], constants))
     assert op_names(module) == ["rlxc::mul"]
-    assert [str(op.result.type) for op in module.function.ops][0] == "f32[3, 4]"
+    assert str(module.function.ops[0].result.type) == "f32[3, 4]"
 
 
 def test_equal_bytes_are_one_constant_whatever_their_type() -> None:
@@ -207,8 +229,16 @@ def test_equal_bytes_are_one_constant_whatever_their_type() -> None:
 @pytest.mark.parametrize(
     ("built", "code", "message"),
     [
-        (case("Reshape", "x s", {"s": ints(-1, -1)}, None).model, "import.node", "more than one -1"),
-        (case("Reshape", "x s", {"s": ints(1, 1, 1, 0)}, None).model, "import.node", "no dim to copy"),
+        (
+            case("Reshape", "x s", {"s": ints(-1, -1)}, None).model,
+            "import.node",
+            "more than one -1",
+        ),
+        (
+            case("Reshape", "x s", {"s": ints(1, 1, 1, 0)}, None).model,
+            "import.node",
+            "no dim to copy",
+        ),
         (case("Reshape", "x s", {"s": ints(-2)}, None).model, "import.node", "negative size"),
         (
             case("Reshape", "x s", {"s": ints(5, -1)}, None, dims=[2, 3, 4]).model,
@@ -228,7 +258,9 @@ def test_equal_bytes_are_one_constant_whatever_their_type() -> None:
         (case("Transpose", "x", {}, None, perm=[0, 0, 1]).model, "import.attribute", "permutation"),
         (case("Flatten", "x", {}, None, axis=4).model, "import.attribute", "axis out of range"),
         (
-            case("Split", "x s", {"s": ints(1, 1)}, None, dims=[2, 3, 4], axis=1, outputs="y z").model,
+            case(
+                "Split", "x s", {"s": ints(1, 1)}, None, dims=[2, 3, 4], axis=1, outputs="y z"
+            ).model,
             "import.node",
             "do not add up",
         ),
@@ -253,12 +285,16 @@ def test_equal_bytes_are_one_constant_whatever_their_type() -> None:
             "mode; found cubic",
         ),
         (
-            resized("Resize", IMAGE, 13, constants={"s": np.array([1, 1, 1.3, 2], np.float32)}).model,
+            resized(
+                "Resize", IMAGE, 13, constants={"s": np.array([1, 1, 1.3, 2], np.float32)}
+            ).model,
             "import.unsupported_op",
             "whole size",
         ),
         (
-            model([node("Reshape", "x s", "y")], [value("x", FREE), value("s", ["k"], "i64")], ["y"]),
+            model(
+                [node("Reshape", "x s", "y")], [value("x", FREE), value("s", ["k"], "i64")], ["y"]
+            ),
             "import.data_dependent",
             "must be known when the model is imported",
         ),

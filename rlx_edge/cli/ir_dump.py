@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from rlx_edge.cli.arguments import add_import, parse_shapes, parse_values
 from rlx_edge.cli.loading import graph_of
-from rlx_edge.cli.outputs import OutputFile
+from rlx_edge.cli.outputs import write_output
 from rlx_edge.compile import place_module
 from rlx_edge.devices import resolve_device
 from rlx_edge.ir.core import Module
@@ -49,6 +49,5 @@ def execute(options: argparse.Namespace) -> int:
     if options.output is None:
         sys.stdout.write(text)
         return 0
-    with OutputFile(options.output) as output:
-        output.write(text.encode("utf-8"))
+    write_output(options.output, text.encode("utf-8"))
     return 0

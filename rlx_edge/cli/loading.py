@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.errors import ModelError
+from rlx_edge.ir.onnx.bytes import FileSource
+from rlx_edge.ir.program import Program
+from rlx_edge.ir.program_text import load_program
 from rlx_edge.model_source import open_source
 
 
@@ -29,3 +32,18 @@ def graph_of(
             where=error.where,
             hint="give it with --value NAME=V, or sizes with --shape NAME=1x3x48x320",
         ) from None
+
+
+def read_program(path: str) -> Program:
+    """The compiled program of a file; ``ModelError`` where it is none."""
+    source = FileSource(path)
+    try:
+        text = source.read(0, source.size).decode("ascii")
+    except UnicodeDecodeError:
+        raise ModelError(
+            "program.syntax",
+            "not a compiled program",
+            where=path,
+            hint="programs are written by `rlx plan MODEL -o P`",
+        ) from None
+    return load_program(text, path)

@@ -28,6 +28,12 @@ def check_output(path: str) -> None:
     output.discard()
 
 
+def write_output(path: str, data: bytes) -> None:
+    """Write a file in one step."""
+    with OutputFile(path) as output:
+        output.write(data)
+
+
 class OutputFile:
     """A file that appears under its name when the block ends well.
 

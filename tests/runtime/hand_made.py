@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import wasmtime
 
 from rlx_edge.ir.commands import Run
-from rlx_edge.ir.core import Binding, Constant, Guard
+from rlx_edge.ir.core import Binding, Constant, Guard, Module
+from rlx_edge.ir.digest import module_digest
 from rlx_edge.ir.dims import as_dim
+from rlx_edge.ir.module_file import save_module
 from rlx_edge.ir.onnx.bytes import MemorySource
+from rlx_edge.ir.parser import parse_module
 from rlx_edge.ir.plan import PlanGuard, PlanProgram
 from rlx_edge.ir.program import LaunchInfo, Port, Program, Upload
+from rlx_edge.ir.program_text import dump_program
 from rlx_edge.ir.types import F32, I64, tensor_type
+from rlx_edge.ir.verifier import verify
 
 WEIGHTS = np.array([0.5, 1.0, -2.0, 4.0], "<f4")
 BLOCK = 1024
@@ -152,3 +158,42 @@ def feeds(n: int, k: int = 3, seed: int = 0) -> dict[str, np.ndarray]:
         "x": generator.standard_normal((n, WIDTH)).astype(np.float32),
         "k": np.array([k], np.int64),
     }
+
+
+IR_TEXT = f"""rlx.module version = "1.0"
+
+func @hand(%x: f32[n, 4], %k: i64[1]) -> (f32[n, 4]) {{
+  bind k = %k[0]
+  guard k < 100 {{ reason = "a small k" }}
+  %w = tensor::const() {{ digest = "{DIGEST}", PLACED }} : f32[4]
+  %doubled = rlxc::add(%w, %w) {{ phase = "compile", PLACED }} : f32[4]
+  %product = rlxc::mul(%x, %doubled) {{ phase = "execute", PLACED }} : f32[n, 4]
+  %offset = rlxc::cast(%k) {{ dtype = f32, phase = "execute", PLACED }} : f32[1]
+  %y = rlxc::add(%product, %offset) {{ phase = "execute", PLACED }} : f32[n, 4]
+  return %y
+}}
+""".replace("PLACED", 'target_device_set = ["wasm:0"], sync_mode = "none"')
+
+
+def module() -> Module:
+    """The placed IR that the program stands for."""
+    found = parse_module(IR_TEXT, "hand.rlx")
+    found.constants = constants()
+    verify(found)
+    return found
+
+
+def program() -> Program:
+    """The program bound to ``module()``."""
+    return replace(PROGRAM, ir_digest=module_digest(module()), guards=tuple(_GUARDS))
+
+
+_GUARDS = [Guard(as_dim("k"), "<", as_dim(100), "a small k")]
+
+
+def write_files(folder: Path) -> tuple[Path, Path]:
+    """``hand.rlx`` with its weights beside it, and ``hand.program``."""
+    text, compiled = folder / "hand.rlx", folder / "hand.program"
+    save_module(module(), text)
+    compiled.write_text(dump_program(program()))
+    return text, compiled

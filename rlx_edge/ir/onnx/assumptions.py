@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from rlx_edge.ir.core import Binding, Guard
-from rlx_edge.ir.dims import Atom, Dim, dim_max, dim_min
+from rlx_edge.ir.dims import Atom, Dim, as_dim, dim_max, dim_min
 from rlx_edge.ir.errors import ModelError
 from rlx_edge.ir.onnx import conditions
 from rlx_edge.ir.onnx.conditions import Compare, Condition, Truth
@@ -33,6 +33,8 @@ class Assumptions:
         self.bindings: dict[str, Binding] = {}
         self.guards: list[Guard] = []
         self._equalities = Equalities()
+        self._floors: dict[Atom, int] = {}
+        self._proven: dict[Dim, int] = {}
         self.undecided: list[str] = []
         """Parameters whose values a condition needed, in the order of need."""
 
@@ -64,6 +66,12 @@ class Assumptions:
         return total
 
     def _atom_bound(self, atom: Atom, *, low: bool) -> Bound:
+        found = self._plain_atom_bound(atom, low=low)
+        if low and atom in self._floors:
+            return self._floors[atom] if found is None else max(found, self._floors[atom])
+        return found
+
+    def _plain_atom_bound(self, atom: Atom, *, low: bool) -> Bound:
         if atom.op == "symbol":
             if atom.name in self.bindings:
                 return None
@@ -137,6 +145,20 @@ class Assumptions:
         assert not isinstance(condition, bool)
         self.require(*conditions.guards(condition, env, reason))
         return result
+
+    def require_at_least(self, dim: Dim, minimum: int, reason: str) -> None:
+        """A guard unless the bounds already say so; later bounds profit from it."""
+        if dim.is_constant or self._proven.get(dim, -1) >= minimum:
+            return
+        self._proven[dim] = minimum
+        low = self.lower(dim)
+        if low is not None and low >= minimum:
+            return
+        self.require(Guard(dim, ">=", as_dim(minimum), reason))
+        symbolic = [(atoms, coefficient) for atoms, coefficient in dim.terms if atoms]
+        (atoms, coefficient) = symbolic[0]
+        if len(symbolic) == 1 and len(atoms) == 1 and coefficient > 0:
+            self._floors[atoms[0]] = -((dim.constant_term - minimum) // coefficient)
 
     def value_of(self, dim: Dim) -> int | None:
         """The concrete value, if the symbols in it are known."""

@@ -28,6 +28,15 @@ from rlx_edge.ir.ops import lookup
 from rlx_edge.ir.types import BOOL, BY_ONNX, F32, F64, I32, I64, DType, TensorType
 
 _MAX_SIZES_MADE_EQUAL = 32
+_NEVER_EMPTY = frozenset(
+    {
+        "rlxc::average_pool2d",
+        "rlxc::conv2d",
+        "rlxc::conv_transpose2d",
+        "rlxc::max_pool2d",
+        "rlxc::resize",
+    }
+)
 
 MAX_FLOATS = 64
 """Larger float constants are weights: their content is not looked at."""
@@ -64,7 +73,7 @@ class ImportState:
         word = identifier(hint, "v")
         for _ in range(_MAX_SIZES_MADE_EQUAL):
             try:
-                return self.builder.op(name, operands, attrs, hint=word, type=type)
+                result = self.builder.op(name, operands, attrs, hint=word, type=type)
             except RlxError as error:
                 if error.code == "op.shape" and self._made_equal(
                     name, operands, attrs or {}, where
@@ -80,7 +89,17 @@ class ImportState:
                     where=where,
                     hint=error.hint,
                 ) from None
+            self._require_sizes(name, operands, result)
+            return result
         raise ModelError("import.sizes", f"{name}: too many sizes do not agree", where=where)
+
+    def _require_sizes(self, name: str, operands: Sequence[Value], result: Value) -> None:
+        """Guards for sizes that the operation makes and that small inputs could make negative."""
+        minimum = 1 if name in _NEVER_EMPTY else 0
+        old = {dim for operand in operands for dim in operand.type.shape}
+        for dim in result.type.shape:
+            if dim not in old:
+                self.assume.require_at_least(dim, minimum, f"a size of %{result.name}")
 
     def _made_equal(
         self, name: str, operands: list[Value], attrs: Mapping[str, Attribute], where: str

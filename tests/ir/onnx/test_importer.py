@@ -371,7 +371,28 @@ def test_expressions_that_must_agree_are_guarded() -> None:
     )
     x = np.random.default_rng(1).random((1, 1, 6, 4), dtype=np.float32)
     module = check(Case("skip", built, {"x": x}))
-    assert [str(guard) for guard in module.function.guards] == ["h == 2 * (h // 2)"]
+    assert [str(guard) for guard in module.function.guards] == ["h // 2 >= 1", "h == 2 * (h // 2)"]
+
+
+def test_sizes_that_small_inputs_make_empty_are_guarded() -> None:
+    nodes = [
+        node("MaxPool", "x", "p", kernel_shape=[5], strides=[2]),
+        node("Slice", "p from to axes", "s"),
+        node("Pad", "s pads", "y", mode="reflect"),
+    ]
+    constants = {
+        "from": np.array([3], np.int64),
+        "to": np.array([-2], np.int64),
+        "axes": np.array([2], np.int64),
+        "pads": np.array([0, 0, 1, 0, 0, 0], np.int64),
+    }
+    built = model(nodes, [value("x", ["n", 1, "w"])], ["y"], constants)
+    x = np.random.default_rng(1).random((1, 1, 24), dtype=np.float32)
+    module = check(Case("sizes", built, {"x": x}))
+    guards = module.function.guards
+    assert all(guard.holds({"n": 1, "w": 17}) for guard in guards)
+    assert not all(guard.holds({"n": 1, "w": 16}) for guard in guards)
+    assert not all(guard.holds({"n": 1, "w": 4}) for guard in guards)
 
 
 def test_a_size_of_one_in_the_given_shapes_stretches() -> None:
@@ -381,7 +402,7 @@ def test_a_size_of_one_in_the_given_shapes_stretches() -> None:
     ]
     built = model(nodes, [value("x", ["n", 1, 1, "w"])], ["y"])
     module = imported(built, shapes={"x": [1, 1, 1, 3]})
-    assert [str(guard) for guard in module.function.guards] == ["w // 2 == 1"]
+    assert [str(guard) for guard in module.function.guards] == ["w // 2 >= 1", "w // 2 == 1"]
     assert str(module.function.returns[0].type) == "f32[n, 1, 1, w]"
 
 
@@ -408,7 +429,11 @@ def test_the_digits_model(model_file: Any) -> None:
             {},
             ["f32[d0, 3, x_d2, d1]"],
             ["f32[d0, ((d1 + 1) // 2 + 1) // 4, 6625]"],
-            ["((((x_d2 + 1) // 2 + 1) // 2 + 1) // 2 + 1) // 6 == 1"],
+            [
+                "((((x_d2 + 1) // 2 + 1) // 2 + 1) // 2 + 1) // 6 >= 1",
+                "((d1 + 1) // 2 + 1) // 4 >= 1",
+                "((((x_d2 + 1) // 2 + 1) // 2 + 1) // 2 + 1) // 6 == 1",
+            ],
         ),
         *(
             (
@@ -416,9 +441,28 @@ def test_the_digits_model(model_file: Any) -> None:
                 {"sr": [rate]},
                 ["f32[batch, sequence]", "i64[]", "f32[2, batch, 128]"],
                 ["f32[batch, 1]", "f32[2, batch, 128]"],
-                [guard],
+                guards,
             )
-            for rate, guard in ((16000, "sr == 16000"), (8000, "sr != 16000"))
+            for rate, guards in (
+                (
+                    16000,
+                    [
+                        "sr == 16000",
+                        "sequence - 64 >= 1",
+                        "(sequence + 64) // 128 - 1 >= 1",
+                        "(sequence + 64) // 256 >= 1",
+                    ],
+                ),
+                (
+                    8000,
+                    [
+                        "sr != 16000",
+                        "sequence - 32 >= 1",
+                        "(sequence + 32) // 64 - 1 >= 1",
+                        "(sequence + 32) // 128 >= 1",
+                    ],
+                ),
+            )
         ),
     ],
 )

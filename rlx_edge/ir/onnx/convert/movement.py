@@ -366,6 +366,10 @@ def _pad(n: NodeContext) -> Value:
         before = [n.assume.largest(amount, ZERO) for amount in before]
         after = [n.assume.largest(amount, ZERO) for amount in after]
     pads = (*before, *after)
+    if mode == "reflect":
+        for amount, size in zip(pads, x.type.shape * 2, strict=True):
+            if amount is not ZERO:
+                n.assume.require_at_least(size - amount, 1, f"room to reflect in {n.node.label}")
     if all(amount is ZERO for amount in pads):
         return x
     attrs: Attrs = {"pads": pads, "mode": mode, "value": typed(fill, x.type.dtype)}

@@ -62,6 +62,8 @@ def demand_of(op: Op) -> Demand:
     if len(op.results) != 1 or not _is_image(op.result.type) or op.attrs["phase"] != "execute":
         return plain
     root = root_name(op.name)
+    if op.name == "rlxc::convert_layout":
+        return Demand((ANY,), str(op.attrs["memory_layout"]))
     if root == "rlxc::conv2d":
         return _convolution(op, _root_count(op))
     if "elementwise" in lookup(op.name).traits:

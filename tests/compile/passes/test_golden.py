@@ -1,0 +1,39 @@
+"""Text before and after each pass: `tests/golden/<pass>/<case>.rlx`, one idea a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlx_edge.compile.pipeline import PASSES, parse_pipeline, run_passes
+from rlx_edge.ir.parser import parse_module
+from rlx_edge.ir.printer import print_module
+from tests.conftest import GOLDEN, Golden
+
+COMMAND = "// passes: "
+
+
+def cases() -> list[str]:
+    """Inputs of all passes, as names below `tests/golden`."""
+    return [
+        f"{name}/{path.stem}" for name in PASSES for path in sorted((GOLDEN / name).glob("*.rlx"))
+    ]
+
+
+def test_every_pass_has_golden_files() -> None:
+    assert {case.partition("/")[0] for case in cases()} == set(PASSES)
+
+
+@pytest.mark.parametrize("case", cases())
+def test_pass(golden: Golden, case: str) -> None:
+    text = golden.read(f"{case}.rlx")
+    command, _, rest = text.partition("\n")
+    assert command.startswith(COMMAND), f"{case}.rlx starts with its pipeline"
+    pipeline = command.removeprefix(COMMAND)
+    given = parse_module(rest, f"{case}.rlx")
+    before = print_module(given)
+    result = run_passes(given, pipeline, check=True)
+    golden.check(f"{case}.expected", print_module(result))
+    assert print_module(given) == before, "a pass changed its argument"
+    last = str(parse_pipeline(pipeline)[-1])
+    again = run_passes(result, last, check=True)
+    assert print_module(again) == print_module(result), f"{last} is not idempotent"

@@ -80,6 +80,7 @@ class InferenceSession:
         self._target = WasmTarget(style)
         self._tell("read")
         self._source: ModelSource = open_source(model)
+        self._output_names = [arg.name for arg in self._source.outputs()]
         folder = cache_folder() if cache is True else cache or None
         self._cache = ModuleCache(folder)
         self._plans = plans
@@ -280,7 +281,7 @@ class InferenceSession:
     # ---- checks ------------------------------------------------------------------------------
 
     def _positions(self, names: Sequence[str] | None) -> list[int]:
-        known = [arg.name for arg in self._source.outputs()]
+        known = self._output_names
         if names is None:
             return list(range(len(known)))
         if isinstance(names, str):

@@ -30,6 +30,15 @@ class BoundFeeds:
     symbols: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A port, taken apart once: each axis is a size, a symbol's name, or a dim over symbols."""
+
+    port: Port
+    dtype: np.dtype[Any]
+    axes: tuple[int | str | Dim, ...]
+
+
 class FeedChecker:
     """Checks feeds for one list of inputs; built once, used for every run."""
 
@@ -38,6 +47,14 @@ class FeedChecker:
         self.bindings = tuple(bindings)
         self._names = tuple(port.name for port in self.inputs)
         self._positions = {name: position for position, name in enumerate(self._names)}
+        self._expected = tuple(
+            _Expected(
+                port,
+                numpy_dtype(port.type.dtype),
+                tuple(_axis(dim) for dim in port.type.shape),
+            )
+            for port in self.inputs
+        )
 
     def bind(self, feeds: Mapping[str, object]) -> BoundFeeds:
         """The arrays and symbols of ``feeds``.
@@ -47,30 +64,28 @@ class FeedChecker:
         ``input.value`` for an array that does not fit.
         """
         self.check_names(feeds)
-        arrays = tuple(as_array(port, feeds[port.name]) for port in self.inputs)
+        arrays = tuple(
+            as_array(item.port, item.dtype, feeds[item.port.name]) for item in self._expected
+        )
         symbols: dict[str, int] = {}
-        origins: dict[str, str] = {}
-        later: list[tuple[Port, int, Dim, int]] = []
-        for port, array in zip(self.inputs, arrays, strict=True):
-            _check_rank(port, array)
-            for axis, (dim, size) in enumerate(zip(port.type.shape, array.shape, strict=True)):
-                name = _symbol_name(dim)
+        composite = False
+        for item, array in zip(self._expected, arrays, strict=True):
+            if array.ndim != len(item.axes):
+                raise _rank_error(item.port, array)
+            for axis, (expected, size) in enumerate(zip(item.axes, array.shape, strict=True)):
                 if size < 1:
-                    raise _shape_error(port, array, f"axis {axis} is empty")
-                if name is None:
-                    later.append((port, axis, dim, size))
-                elif symbols.setdefault(name, size) != size:
-                    raise _disagree(port, axis, name, size, origins[name], symbols[name])
-                else:
-                    origins.setdefault(name, f"axis {axis} of input '{port.name}'")
-        symbols.update(self._values(arrays))
-        for port, axis, dim, size in later:
-            if any(name not in symbols for name in dim.symbols()):
-                raise _unbound(port, axis, dim)
-            expected = dim.evaluate(symbols)
-            if size != expected:
-                array = arrays[self._positions[port.name]]
-                raise _shape_error(port, array, f"axis {axis} must be {expected}")
+                    raise _shape_error(item.port, array, f"axis {axis} is empty")
+                if isinstance(expected, str):
+                    if symbols.setdefault(expected, size) != size:
+                        raise self._disagreement(arrays, item.port, axis, expected)
+                elif isinstance(expected, Dim):
+                    composite = True
+                elif expected != size:
+                    raise _shape_error(item.port, array, f"axis {axis} must be {expected}")
+        for binding in self.bindings:
+            symbols[binding.symbol] = _element(arrays[self._positions[binding.parameter]], binding)
+        if composite:
+            self._check_composite(arrays, symbols)
         return BoundFeeds(arrays, symbols)
 
     def check_names(self, feeds: Mapping[str, object]) -> None:
@@ -81,41 +96,57 @@ class FeedChecker:
                 "feeds must be a mapping from input names to arrays",
                 found=type(feeds).__name__,
             )
+        if feeds.keys() == self._positions.keys():
+            return
         for name in feeds:
             if name not in self._positions:
                 raise InputError(
                     "input.name", "no such input", found=repr(name), allowed=self._names or "none"
                 )
         missing = [name for name in self._names if name not in feeds]
-        if missing:
-            raise InputError(
-                "input.name",
-                f"no array for the input '{missing[0]}'",
-                found=sorted(feeds) or "no feeds",
-                allowed=self._names,
-            )
+        raise InputError(
+            "input.name",
+            f"no array for the input '{missing[0]}'",
+            found=sorted(feeds) or "no feeds",
+            allowed=self._names,
+        )
 
-    def _values(self, arrays: Sequence[Array]) -> dict[str, int]:
-        values: dict[str, int] = {}
-        for binding in self.bindings:
-            array = arrays[self._positions[binding.parameter]]
-            if binding.position >= array.size:
-                raise InputError(
-                    "input.value",
-                    f"the model reads element {binding.position} of input '{binding.parameter}'",
-                    found=f"{array.size} elements",
-                )
-            values[binding.symbol] = int(array.flat[binding.position])
-        return values
+    def _check_composite(self, arrays: Sequence[Array], symbols: Mapping[str, int]) -> None:
+        """Axes that are sums or products of sizes, once those are known."""
+        for item, array in zip(self._expected, arrays, strict=True):
+            for axis, dim in enumerate(item.axes):
+                if not isinstance(dim, Dim):
+                    continue
+                if any(name not in symbols for name in dim.symbols()):
+                    raise _unbound(item.port, axis, dim)
+                expected = dim.evaluate(symbols)
+                if array.shape[axis] != expected:
+                    raise _shape_error(item.port, array, f"axis {axis} must be {expected}")
+
+    def _disagreement(
+        self, arrays: Sequence[Array], port: Port, axis: int, name: str
+    ) -> InputError:
+        """The error for a size that an input before it has fixed otherwise."""
+        first, place = next(
+            (position, item.axes.index(name))
+            for position, item in enumerate(self._expected)
+            if name in item.axes
+        )
+        size = arrays[self._positions[port.name]].shape[axis]
+        return InputError(
+            "input.shape",
+            f"axis {axis} of input '{port.name}' and axis {place} of input "
+            f"'{self._names[first]}' must both be '{name}'",
+            found=f"{size} and {arrays[first].shape[place]}",
+        )
 
 
-def as_array(port: Port, value: object) -> Array:
+def as_array(port: Port, expected: np.dtype[Any], value: object) -> Array:
     """``value`` as an array of the port's element type; no conversion that could change it.
 
     numpy scalars count as rank-0 arrays. Lists and Python numbers have no element type of their
     own and are refused with the call that makes them arrays.
     """
-    expected = numpy_dtype(port.type.dtype)
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if not isinstance(value, np.ndarray):
@@ -125,7 +156,7 @@ def as_array(port: Port, value: object) -> Array:
             found=type(value).__name__,
             hint=f"use np.asarray(value, dtype=np.{expected.name})",
         )
-    if dtype_of(value.dtype) is not port.type.dtype:
+    if value.dtype != expected and dtype_of(value.dtype) is not port.type.dtype:
         raise InputError(
             "input.dtype",
             f"input '{port.name}' has the wrong element type",
@@ -135,19 +166,29 @@ def as_array(port: Port, value: object) -> Array:
     return value
 
 
-def _symbol_name(dim: Dim) -> str | None:
-    names = dim.symbols()
-    return names[0] if len(names) == 1 and str(dim) == names[0] else None
+def _axis(dim: Dim) -> int | str | Dim:
+    if dim.is_constant:
+        return dim.value
+    return str(dim) if dim.symbols() == (str(dim),) else dim
 
 
-def _check_rank(port: Port, array: Array) -> None:
-    if array.ndim != port.type.rank:
+def _element(array: Array, binding: Binding) -> int:
+    if binding.position >= array.size:
         raise InputError(
-            "input.rank",
-            f"input '{port.name}' has the wrong number of axes",
-            found=f"{array.ndim} (shape {list(array.shape)})",
-            allowed=f"{port.type.rank} ({port.type})",
+            "input.value",
+            f"the model reads element {binding.position} of input '{binding.parameter}'",
+            found=f"{array.size} elements",
         )
+    return int(array.flat[binding.position])
+
+
+def _rank_error(port: Port, array: Array) -> InputError:
+    return InputError(
+        "input.rank",
+        f"input '{port.name}' has the wrong number of axes",
+        found=f"{array.ndim} (shape {list(array.shape)})",
+        allowed=f"{port.type.rank} ({port.type})",
+    )
 
 
 def _shape_error(port: Port, array: Array, why: str) -> InputError:
@@ -156,14 +197,6 @@ def _shape_error(port: Port, array: Array, why: str) -> InputError:
         f"input '{port.name}' has the wrong shape: {why}",
         found=list(array.shape),
         allowed=f"{port.type}",
-    )
-
-
-def _disagree(port: Port, axis: int, name: str, size: int, origin: str, bound: int) -> InputError:
-    return InputError(
-        "input.shape",
-        f"axis {axis} of input '{port.name}' and {origin} must both be '{name}'",
-        found=f"{size} and {bound}",
     )
 
 

@@ -76,13 +76,29 @@ class ProgramRunner:
         self._written: _Planned | None = None
         self._resident: TensorBuffer | None = None
         self._arena: TensorBuffer | None = None
+        self._held: set[tuple[int, ...]] = set()
+        self._key_decides = {
+            name
+            for guard in program.guards
+            for dim in (guard.left, guard.right)
+            for name in dim.symbols()
+        } <= set(program.plan.symbols)
         start = Trace.now()
         unit.load(program)
         self.trace.record("load", "dispatch", start, nbytes=len(program.wasm))
 
     def holds(self, symbols: Mapping[str, int]) -> bool:
         """Whether the guards that bind this program to sizes and values hold."""
-        return all(guard.holds(dict(symbols)) for guard in self.program.guards)
+        key = self._key(symbols)
+        if key in self._held:
+            return True
+        if not all(guard.holds(dict(symbols)) for guard in self.program.guards):
+            return False
+        if self._key_decides:
+            if len(self._held) >= self._capacity:
+                self._held.clear()
+            self._held.add(key)
+        return True
 
     def plan(self, symbols: Mapping[str, int]) -> Plan:
         """The plan for these symbols, evaluated or remembered.
@@ -122,12 +138,7 @@ class ProgramRunner:
     # ---- plans -------------------------------------------------------------------------------
 
     def _planned(self, symbols: Mapping[str, int]) -> _Planned:
-        missing = [name for name in self.program.plan.symbols if name not in symbols]
-        if missing:
-            raise InputError(
-                "input.symbol", "no input says how large this is", found=missing, allowed="a size"
-            )
-        key = tuple(symbols[name] for name in self.program.plan.symbols)
+        key = self._key(symbols)
         found = self._plans.get(key)
         if found is not None:
             self._plans.move_to_end(key)
@@ -139,6 +150,17 @@ class ProgramRunner:
         if len(self._plans) > self._capacity:
             self._plans.popitem(last=False)
         return planned
+
+    def _key(self, symbols: Mapping[str, int]) -> tuple[int, ...]:
+        try:
+            return tuple([symbols[name] for name in self.program.plan.symbols])
+        except KeyError as missing:
+            raise InputError(
+                "input.symbol",
+                "no input says how large this is",
+                found=missing.args[0],
+                allowed="a size that stands alone on some axis of an input",
+            ) from None
 
     def _evaluate(self, symbols: Mapping[str, int]) -> _Planned:
         self.plan_count += 1

@@ -7,8 +7,8 @@ fields under the same names.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from time import perf_counter_ns
+from typing import NamedTuple
 
 KINDS = (
     "compile",
@@ -27,8 +27,7 @@ KINDS = (
 PHASES = ("compile", "dispatch", "execute", "sync")
 
 
-@dataclass(frozen=True, slots=True)
-class TraceEvent:
+class TraceEvent(NamedTuple):
     """One thing that took time or bytes.
 
     ``start`` and ``duration`` are nanoseconds of the emitting device's monotonic clock. ``begin``
@@ -49,7 +48,7 @@ class TraceEvent:
 
     def as_dict(self) -> dict[str, str | int]:
         """The fields in order, for JSON."""
-        return asdict(self)
+        return self._asdict()
 
 
 class Trace:

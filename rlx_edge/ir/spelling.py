@@ -22,6 +22,8 @@ ATTRIBUTES: dict[str, str] = {
     "sync": "sync_mode",
     "buffer_sharing": "buffer_sharing_capability",
     "execution_phase": "phase",
+    "kernel_shape": "kernel",
+    "permutation": "perm",
 }
 """Attribute names of other schemas and of habit → this schema's."""
 

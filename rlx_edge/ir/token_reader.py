@@ -165,7 +165,7 @@ class TokenReader:
         depth = operators = 0
         while self.token.kind in _DIM_TOKENS:
             kind = self.token.kind
-            if depth == 0 and kind in (",", ")"):
+            if depth == 0 and (kind in (",", ")") or (words and self.token.first)):
                 break
             depth += (kind == "(") - (kind == ")")
             operators += kind in ("//", "%") or self.token.text in ("max", "min")

@@ -51,6 +51,10 @@ def run_wasmtime(jobs: Sequence[Job], rounds: int) -> list[Speed]:
         view = np.frombuffer(memory.get_buffer_ptr(store, memory.data_len(store)), np.float32)
         for address, count in job.fills:
             view[address // 4 : address // 4 + count] = fill_values(count)
+        if "prepare" in exports:
+            prepare = exports["prepare"]
+            assert isinstance(prepare, wasmtime.Func)
+            prepare(store)
         calls.append(lambda run=run, store=store: run(store))
         run(store)
         address, count = job.result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from bench.reference_loop import build
 from rlx_edge.compile.codegen.wasm.encoder import Limits
@@ -15,23 +14,26 @@ from rlx_edge.compile.templates.conv2d import Conv2d, Geometry
 from rlx_edge.compile.templates.depthwise import Depthwise
 from rlx_edge.compile.templates.finish import BLOCKED, PLANES
 from rlx_edge.compile.templates.matmul import Matmul, packed_bytes
+from rlx_edge.compile.templates.packing import ChannelPack, PanelPack, WeightPack
+from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.types import F32, tensor_type
 
 PAGE = 65536
 ARGS = 1024
+PACK_ARGS = 2048
 FIRST_BUFFER = 65536
 REFERENCE_ITERATIONS = 200_000
 
 
 @dataclass(frozen=True)
 class Job:
-    """A module exporting `run()` and `memory`.
+    """A module exporting `run()`, `memory` and, to pack the second operand, `prepare()`.
 
     Attributes:
         name: what is measured.
         wasm: the module.
         operations: floating-point operations of one call.
-        fills: (byte address, count) of f32 buffers to fill before the run.
+        fills: (byte address, count) of f32 buffers to fill first.
         result: (byte address, count) of the f32 result, whose checksum all variants share.
     """
 
@@ -57,13 +59,14 @@ def relu_bias(body: FunctionBuilder, acc: int, loads: Sequence[Callable[[], None
 
 def gemm_job(m: int, n: int, k: int, tile: Tile) -> Job:
     """`[m, k] x [k, n]` with B packed beforehand and no epilogue."""
-    kernel = Matmul(tile)
-    scratch = kernel.scratch_bytes(k).value
+    kernel, pack = Matmul(tile), PanelPack(tile.columns)
     return _job(
         f"{m}x{n}x{k} {tile.name}",
-        kernel.emit,
-        [m * n, m * k, packed_bytes(n, k).value // 4, scratch // 4],
-        [dim.value for dim in kernel.arguments(m, n, k)],
+        Launch(kernel.emit, kernel.arguments(m, n, k)),
+        Launch(pack.emit, pack.arguments(n, k)),
+        [m * n, m * k, packed_bytes(n, k).value // 4],
+        kernel.scratch_bytes(k).value,
+        k * n,
         2 * m * n * k,
     )
 
@@ -104,62 +107,78 @@ def conv_job(layer: Layer, tile: Tile) -> Job:
     taps = layer.kernel**2
     operations = 2 * out_side**2 * layer.out * depth * taps
     elements = [out.elements.value, x.elements.value]
+    weights = layer.out * depth * taps
     if layer.groups == layer.channels:
         depthwise = Depthwise.for_geometry(geometry, ("channel",))
+        packer = ChannelPack()
         return _job(
             f"{layer.name} depthwise",
-            lambda module: depthwise.emit(module, relu_bias),
-            [
-                *elements,
-                layer.out * taps,
-                layer.out,
-                depthwise.scratch_bytes(_kernel(layer)).value // 4,
-            ],
-            [dim.value for dim in depthwise.arguments(x, out, geometry)],
+            Launch(
+                lambda module: depthwise.emit(module, relu_bias),
+                depthwise.arguments(x, out, geometry),
+            ),
+            Launch(packer.emit, packer.arguments(layer.out, geometry.kernel)),
+            [*elements, packer.packed_bytes(layer.out, geometry.kernel).value // 4, layer.out],
+            depthwise.scratch_bytes(geometry.kernel).value,
+            weights,
             operations,
         )
     conv = Conv2d(tile, PLANES if planes else BLOCKED, BLOCKED, ("channel",))
+    pack = WeightPack(tile.columns, not planes)
+    sizes = (layer.groups, layer.out // layer.groups, depth, geometry.kernel)
     return _job(
         f"{layer.name} {tile.name}",
-        lambda module: conv.emit(module, relu_bias),
-        [
-            *elements,
-            layer.out * depth * taps,
-            layer.out,
-            conv.scratch_bytes(depth, _kernel(layer)).value // 4,
-        ],
-        [dim.value for dim in conv.arguments(x, out, geometry)],
+        Launch(lambda module: conv.emit(module, relu_bias), conv.arguments(x, out, geometry)),
+        Launch(pack.emit, pack.arguments(*sizes)),
+        [*elements, pack.packed_bytes(*sizes).value // 4, layer.out],
+        conv.scratch_bytes(depth, geometry.kernel).value,
+        weights,
         operations,
     )
 
 
-def _kernel(layer: Layer) -> tuple[int, int]:
-    return (layer.kernel, layer.kernel)
+@dataclass(frozen=True)
+class Launch:
+    """A kernel and its parameters."""
+
+    emit: Callable[[ModuleBuilder], int]
+    parameters: tuple[Dim, ...]
 
 
 def _job(
     name: str,
-    emit: Callable[[ModuleBuilder], int],
+    kernel: Launch,
+    pack: Launch,
     elements: Sequence[int],
-    parameters: Sequence[int],
+    scratch_bytes: int,
+    weights: int,
     operations: int,
 ) -> Job:
-    """Buffers of `elements` f32 in slot order (output first), the words behind `ARGS`."""
+    """Buffers of `elements` f32 in slot order (output first), then scratch and plain weights.
+
+    Slot 2 is packed from the weights by `prepare`. The kernel's words lie at `ARGS`.
+    """
     module = ModuleBuilder(name)
+    sizes = [*elements, scratch_bytes // 4, weights]
     address, addresses = FIRST_BUFFER, []
-    for count in elements:
+    for count in sizes:
         addresses.append(address)
         # An odd number of cache lines between buffers keeps them off each other's cache sets.
         address += (4 * count + 63) // 64 * 64 + 64 * 5
     pages = address // PAGE + 1
     module.memory(Limits(pages, pages))
     module.export_memory("memory")
-    kernel = emit(module)
-    body = module.function("run")
-    body.i32_const(ARGS).i32_const(0).call(kernel)
-    module.export_function("run", body.index)
-    words = [*addresses, *parameters]
-    module.data(ARGS, b"".join(word.to_bytes(4, "little", signed=word < 0) for word in words))
-    fills = tuple(zip(addresses[1:], elements[1:], strict=True))
-    assert prod(elements) > 0
+    launches = (
+        ("run", kernel, addresses[:-1], ARGS),
+        ("prepare", pack, [addresses[2], addresses[-1]], PACK_ARGS),
+    )
+    for export, launch, slots, at in launches:
+        function = launch.emit(module)
+        body = module.function(export)
+        body.i32_const(at).i32_const(0).call(function)
+        module.export_function(export, body.index)
+        words = [*slots, *(dim.value for dim in launch.parameters)]
+        module.data(at, b"".join(word.to_bytes(4, "little", signed=word < 0) for word in words))
+    filled = [number for number in range(1, len(sizes)) if number != 2]
+    fills = tuple((addresses[number], sizes[number]) for number in filled)
     return Job(name, module.encode(False), operations, fills, (addresses[0], elements[0]))

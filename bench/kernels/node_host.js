@@ -10,6 +10,7 @@ async function prepare(job) {
   for (const [address, count] of job.fills) {
     for (let i = 0; i < count; i++) view[address / 4 + i] = ((i * 7919) % 1013) / 1013 - 0.5;
   }
+  if (exports.prepare) exports.prepare();
   exports.run();
   const [address, count] = job.result;
   const result = Buffer.from(exports.memory.buffer, address, 4 * count).toString("base64");

@@ -95,7 +95,7 @@ class InferenceSession:
         """How many times the compiler ran."""
         self.last_profile: tuple[TraceEvent, ...] = ()
         """What happened in the last run, or in the constructor before any run."""
-        hints = {name: _as_values(value) for name, value in (value_hint or {}).items()}
+        hints = self._hints(value_hint or {})
         if program is not None:
             self._add(self._bound(program))
         else:
@@ -280,6 +280,15 @@ class InferenceSession:
 
     # ---- checks ------------------------------------------------------------------------------
 
+    def _hints(self, given: Mapping[str, int | Sequence[int]]) -> dict[str, tuple[int, ...]]:
+        known = [arg.name for arg in self._source.inputs()]
+        for name in given:
+            if name not in known:
+                raise InputError(
+                    "input.name", "no such input", found=repr(name), allowed=known or "none"
+                )
+        return {name: _as_values(name, value) for name, value in given.items()}
+
     def _positions(self, names: Sequence[str] | None) -> list[int]:
         known = self._output_names
         if names is None:
@@ -346,10 +355,16 @@ def _only_device(providers: Sequence[str] | None) -> Device:
     return devices[0]
 
 
-def _as_values(value: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(value, (int, np.integer)):
-        return (int(value),)
-    return tuple(int(item) for item in np.asarray(value).flat)
+def _as_values(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iub":
+        raise InputError(
+            "session.hint",
+            f"the hint for input '{name}' is not a number or list of them",
+            found=repr(value),
+            allowed="integers",
+        )
+    return tuple(int(item) for item in array.flat)
 
 
 def _silent(step: str) -> None:

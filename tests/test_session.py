@@ -283,6 +283,15 @@ def test_devices(providers: list[str], code: str, words: tuple[str, ...]) -> Non
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("hint", "code"), [({"z": 1}, "input.name"), ({"k": "many"}, "session.hint")]
+)
+def test_wrong_hints(hint: dict[str, int], code: str) -> None:
+    with pytest.raises(InputError) as caught:
+        InferenceSession(hand_made.module(), program=hand_made.program(), value_hint=hint)
+    assert caught.value.code == code
+
+
 def test_one_name_is_enough() -> None:
     with InferenceSession(
         hand_made.module(), providers="wasm:0", program=hand_made.program()

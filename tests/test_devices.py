@@ -1,0 +1,39 @@
+"""The device table: what is there, and that looking opens no driver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from rlx_edge.devices import list_devices, resolve_device
+from rlx_edge.ir.errors import DeviceError
+
+
+def test_available_devices_resolve_and_others_say_why() -> None:
+    for info in list_devices():
+        if info.available:
+            assert str(resolve_device(info.name)) == info.name
+            assert info.engine
+        else:
+            with pytest.raises(DeviceError) as caught:
+                resolve_device(info.name)
+            assert info.note in str(caught.value) and "wasm:0, cpu:0" in str(caught.value)
+
+
+def test_no_driver_is_opened() -> None:
+    # covers R21
+    code = (
+        "import numpy as np; from pathlib import Path\n"
+        "from rlx_edge import InferenceSession; from rlx_edge.devices import list_devices\n"
+        "from tests.runtime import hand_made\n"
+        "list_devices()\n"
+        "session = InferenceSession(hand_made.module(), program=hand_made.program())\n"
+        "session.run(None, hand_made.feeds(2))\n"
+        "maps = Path('/proc/self/maps').read_text()\n"
+        "assert 'libc.so' in maps or 'musl' in maps\n"
+        "print([name for name in ('libcuda', 'libnvrtc', 'libvulkan') if name in maps])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

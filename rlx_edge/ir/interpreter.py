@@ -112,7 +112,7 @@ def _constant(module: Module, op: Op) -> Tensor:
     constant = module.constants.get(digest) if isinstance(digest, str) else None
     if constant is None:
         raise RlxError("const.missing", f"{op}: the module has no such constant", found=digest)
-    return Tensor(constant.type.dtype, constant.type.static_shape, constant.read())
+    return Tensor(op.result.type.dtype, op.result.type.static_shape, constant.read())
 
 
 def _last_uses(function: Function) -> dict[Value, int]:

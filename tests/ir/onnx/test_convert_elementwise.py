@@ -21,7 +21,7 @@ BOOLS = np.array([[True, False], [False, False]])
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.5, -2.5, 0.5], np.float32)
 
 
-def unary(op: str, x: Array, ops: tuple[str, ...], opset: int = 17, **attrs: Any) -> Case:
+def unary(op: str, x: Array, ops: tuple[str, ...] | None, opset: int = 17, **attrs: Any) -> Case:
     dtype = "bool" if x.dtype == bool else "i64" if x.dtype == np.int64 else "f32"
     dims = [f"d{axis}" for axis in range(x.ndim)]
     built = model([node(op, "x", "y", **attrs)], [value("x", dims, dtype)], ["y"], opset=opset)
@@ -75,6 +75,8 @@ UNARY = [
     unary("HardSigmoid", X, ("hard_sigmoid",)),
     unary("HardSigmoid", X, ("hard_sigmoid",), alpha=0.1667, beta=0.4),
     unary("ThresholdedRelu", X, ("greater", "where"), alpha=0.5),
+    unary("Celu", X, ("div", "exp", "sub", "mul", "max", "min", "add"), alpha=0.7),
+    unary("Shrink", X, None, lambd=0.4, bias=0.1),
     unary("Clip", X, ("clip",), opset=6, min=-0.5, max=0.5),
     unary("Clip", X, ("max",), opset=6, min=0.25),
     unary("Identity", X, ()),

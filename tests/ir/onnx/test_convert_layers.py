@@ -196,6 +196,8 @@ NORMALIZATIONS = [
     ("BatchNormalization", "x scale bias mean var", {"epsilon": 1e-3}, 9, ("batch_norm",)),
     ("InstanceNormalization", "x scale bias", {}, 17, None),
     ("GroupNormalization", "x scale bias", {"num_groups": 2}, 21, None),
+    ("MeanVarianceNormalization", "x", {}, 13, None),
+    ("MeanVarianceNormalization", "x", {"axes": [1, -1]}, 13, None),
     ("LpNormalization", "x", {"axis": 1}, 17, ("reduce_l2", "div")),
     ("LpNormalization", "x", {"axis": -1, "p": 1}, 17, ("abs", "reduce_sum", "div")),
 ]
@@ -224,6 +226,17 @@ def test_layer_normalization() -> None:
         module = check(Case("layer", built, {"x": random(2, 3, 5)}, ("layer_norm",)))
         assert module.function.ops[-1].attrs["axis"] == 2
         assert module.function.ops[-1].attrs["epsilon"] == 1e-6
+
+
+def test_root_mean_square_normalization() -> None:
+    built = model(
+        [node("RMSNormalization", "x scale", "y", axis=-1, epsilon=1e-6)],
+        [value("x", ["n", 3, 5])],
+        ["y"],
+        {"scale": random(5)},
+        opset=23,
+    )
+    check(Case("rms", built, {"x": random(2, 3, 5)}))
 
 
 def reduction(

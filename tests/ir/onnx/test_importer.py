@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from rlx_edge.ir.parser import parse_module
 from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.verifier import verify
 from tests.ir.onnx.models import Case, check, imported, model, node, op_names, records, value
+from tests.ir.onnx.test_wire import varint
 
 RELU = [node("Relu", "x", "y")]
 ZERO = {"zero": np.int64(0), "rate": np.int64(16000), "one": np.int64(1)}
@@ -506,6 +508,38 @@ def test_the_support_table_lists_every_operator() -> None:
 def test_every_operator_of_the_table_exists_in_onnx() -> None:
     for _, name in CONVERTERS:
         assert onnx.defs.has(name), name
+
+
+def test_large_weights_are_never_in_memory(tmp_path: Path) -> None:
+    """Weights of 600 MB, half in the file and half beside it, read in pieces."""
+    count = 75_000_000
+    shape = [count, 1]
+    nodes = [node("MatMul", "x a", "t"), node("MatMul", "t b", "u"), node("Relu", "u", "y")]
+    built = model(nodes, [value("x", ["n", count])], ["y"])
+    outside = built.graph.initializer.add(name="b", data_type=TensorProto.FLOAT, dims=[1, count])
+    outside.data_location = TensorProto.EXTERNAL
+    outside.external_data.add(key="location", value="b.bin")
+    with (tmp_path / "b.bin").open("wb") as file:
+        file.truncate(4 * count)
+    inside = onnx.TensorProto(name="a", data_type=TensorProto.FLOAT, dims=shape)
+    head = inside.SerializeToString() + b"\x4a" + varint(4 * count)  # raw_data, field 9
+    path = tmp_path / "m.onnx"
+    graph_bytes = built.graph.SerializeToString()
+    length = len(graph_bytes) + 1 + len(varint(len(head) + 4 * count)) + len(head) + 4 * count
+    built.ClearField("graph")
+    with path.open("wb") as file:
+        file.write(built.SerializeToString() + b"\x3a" + varint(length) + graph_bytes)
+        file.write(b"\x2a" + varint(len(head) + 4 * count) + head)
+        file.truncate(file.tell() + 4 * count)
+    tracemalloc.start()
+    try:
+        module = import_model(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sorted(item.nbytes for item in module.constants.values()) == [4 * count]
+    assert peak < 16 << 20
+    assert str(module.function.returns[0].type) == f"f32[n, {count}]"
 
 
 def test_a_broken_file_is_one_error_from_the_importer_too() -> None:

@@ -73,6 +73,31 @@ def _selu(n: NodeContext) -> Value:
     return n.op("rlxc::mul", [inner, n.splat(n.float_attr("gamma", 1.050701), x.type.dtype)])
 
 
+def _celu(n: NodeContext) -> Value:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    x = n.value(0)
+    dtype = x.type.dtype
+    alpha, zero = n.splat(n.float_attr("alpha", 1.0), dtype), n.splat(0.0, dtype)
+    powers = n.step("rlxc::exp", [n.step("rlxc::div", [x, alpha])])
+    below = n.step("rlxc::mul", [alpha, n.step("rlxc::sub", [powers, n.splat(1.0, dtype)])])
+    upper, lower = n.step("rlxc::max", [zero, x]), n.step("rlxc::min", [zero, below])
+    return n.op("rlxc::add", [upper, lower])
+
+
+def _shrink(n: NodeContext) -> Value:
+    """x + bias below -lambd, x - bias above lambd, 0 between."""
+    x = n.value(0)
+    dtype = x.type.dtype
+    if not dtype.is_float:
+        n.unsupported("element type", found=dtype, allowed="floats")
+    limit, bias = n.float_attr("lambd", 0.5), n.splat(n.float_attr("bias", 0.0), dtype)
+    below = n.step("rlxc::less", [x, n.splat(-limit, dtype)])
+    above = n.step("rlxc::greater", [x, n.splat(limit, dtype)])
+    lowered = n.step("rlxc::sub", [x, bias])
+    inner = n.step("rlxc::where", [above, lowered, n.splat(0.0, dtype)])
+    return n.op("rlxc::where", [below, n.step("rlxc::add", [x, bias]), inner])
+
+
 def _softsign(n: NodeContext) -> Value:
     x = n.value(0)
     bottom = n.step("rlxc::add", [n.splat(1.0, x.type.dtype), n.step("rlxc::abs", [x])])
@@ -200,6 +225,7 @@ CONVERTERS: dict[str, Converter] = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "Ceil": _same("rlxc::ceil"),
+    "Celu": _celu,
     "Clip": _clip,
     "Cos": _same("rlxc::cos"),
     "Div": _binary("rlxc::div"),
@@ -234,6 +260,7 @@ CONVERTERS: dict[str, Converter] = {
     "Relu": _same("rlxc::relu"),
     "Round": _same("rlxc::round"),
     "Selu": _selu,
+    "Shrink": _shrink,
     "Sigmoid": _same("rlxc::sigmoid"),
     "Sign": _same("rlxc::sign"),
     "Sin": _same("rlxc::sin"),

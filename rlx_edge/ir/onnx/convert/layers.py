@@ -98,6 +98,30 @@ def _group_normalization(n: NodeContext) -> Value:
     return n.op("rlxc::add", [n.step("rlxc::mul", [normal, scale]), bias])
 
 
+def _rms_normalization(n: NodeContext) -> Value:
+    """x / sqrt(mean(x * x) + epsilon) * scale over the axes from ``axis`` on."""
+    x = n.value(0)
+    rank = x.type.rank
+    axes = tuple(range(n.axis(n.int_attr("axis", -1), rank), rank))
+    square = n.step("rlxc::mul", [x, x])
+    mean = n.step("rlxc::reduce_mean", [square], {"axes": axes, "keepdims": True})
+    epsilon = n.splat(n.float_attr("epsilon", 1e-5), x.type.dtype)
+    root = n.step("rlxc::sqrt", [n.step("rlxc::add", [mean, epsilon])])
+    return n.op("rlxc::mul", [n.step("rlxc::div", [x, root]), n.value(1)])
+
+
+def _mean_variance_normalization(n: NodeContext) -> Value:
+    """(x - mean) / (sqrt(variance) + 1e-9)."""
+    x = n.value(0)
+    axes = n.axes(n.ints_attr("axes", (0, 2, 3)), x.type.rank)
+    keep: Attrs = {"axes": axes, "keepdims": True}
+    centered = n.step("rlxc::sub", [x, n.step("rlxc::reduce_mean", [x], keep)])
+    square = n.step("rlxc::mul", [centered, centered])
+    deviation = n.step("rlxc::sqrt", [n.step("rlxc::reduce_mean", [square], keep)])
+    bottom = n.step("rlxc::add", [deviation, n.splat(1e-9, x.type.dtype)])
+    return n.op("rlxc::div", [centered, bottom])
+
+
 def _lp_normalization(n: NodeContext) -> Value:
     x = n.value(0)
     axis = n.axis(n.int_attr("axis", -1), x.type.rank)
@@ -135,4 +159,6 @@ CONVERTERS: dict[str, Converter] = {
     "LayerNormalization": _layer_normalization,
     "LpNormalization": _lp_normalization,
     "MatMul": _matmul,
+    "MeanVarianceNormalization": _mean_variance_normalization,
+    "RMSNormalization": _rms_normalization,
 }

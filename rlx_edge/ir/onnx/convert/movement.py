@@ -59,7 +59,8 @@ def _quotient(n: NodeContext, total: Dim, part: Dim) -> Dim:
             n.fail(
                 "import.node", "the elements do not fit the new shape", found=f"{total} / {part}"
             )
-        n.assume.require(Guard(total % part, "==", ZERO, f"Reshape {n.node.label}"))
+        reason = f"{n.node.op_type} {n.node.label}"
+        n.assume.require(Guard(total % part, "==", ZERO, reason))
     return result
 
 
@@ -385,9 +386,56 @@ def _cropped(n: NodeContext, x: Value, before: Sequence[Dim], after: Sequence[Di
     return slice_of(n, x, bounds)
 
 
+def _depth_to_space(n: NodeContext) -> Value:
+    """Blocks of channels become blocks of pixels; ``mode`` says which part of the channel index
+    is the block: the slow one (DCR) or the fast one (CRD)."""
+    x = n.value(0)
+    batch, channels, height, width = _image(n, x)
+    size = _block_size(n)
+    if not channels.divisible_by(size * size):
+        n.fail("import.node", f"channels do not divide by {size * size}", found=str(channels))
+    rest, block = channels // (size * size), as_dim(size)
+    mode = n.string_attr("mode", "DCR")
+    if mode == "DCR":
+        split, perm = (block, block, rest), (0, 3, 4, 1, 5, 2)
+    elif mode == "CRD":
+        split, perm = (rest, block, block), (0, 1, 4, 2, 5, 3)
+    else:
+        n.fail("import.attribute", "unknown mode", found=mode, allowed="DCR, CRD")
+    blocks = n.reshape(x, (batch, *split, height, width), hint="blocks")
+    mixed = n.step("rlxc::transpose", [blocks], {"perm": perm})
+    return n.reshape(mixed, (batch, rest, height * size, width * size))
+
+
+def _space_to_depth(n: NodeContext) -> Value:
+    x = n.value(0)
+    batch, channels, height, width = _image(n, x)
+    size = _block_size(n)
+    rows, columns = _quotient(n, height, as_dim(size)), _quotient(n, width, as_dim(size))
+    block = as_dim(size)
+    blocks = n.reshape(x, (batch, channels, rows, block, columns, block), hint="blocks")
+    mixed = n.step("rlxc::transpose", [blocks], {"perm": (0, 3, 5, 1, 2, 4)})
+    return n.reshape(mixed, (batch, channels * size * size, rows, columns))
+
+
+def _image(n: NodeContext, x: Value) -> tuple[Dim, Dim, Dim, Dim]:
+    if x.type.rank != 4:
+        n.fail("import.node", "the input is not an image", found=str(x.type), allowed="rank 4")
+    batch, channels, height, width = x.type.shape
+    return batch, channels, height, width
+
+
+def _block_size(n: NodeContext) -> int:
+    size = n.int_attr("blocksize")
+    if size < 1:
+        n.fail("import.attribute", "blocksize must be positive", found=size)
+    return size
+
+
 CONVERTERS: dict[str, Converter] = {
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
+    "DepthToSpace": _depth_to_space,
     "Expand": _expand,
     "Flatten": _flatten,
     "Gather": _gather,
@@ -395,6 +443,7 @@ CONVERTERS: dict[str, Converter] = {
     "Pad": _pad,
     "Reshape": _reshape,
     "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
     "Split": _split,
     "Squeeze": _squeeze,
     "Tile": _tile,

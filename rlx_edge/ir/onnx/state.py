@@ -152,7 +152,6 @@ class ImportState:
         if found is None:
             number: float | int | bool = float(value) if dtype.is_float else int(value)
             number = bool(value) if dtype is BOOL else number
-            number = shortest_f32(number) if isinstance(number, float) and dtype is F32 else number
             found = self.builder.op("tensor::splat", [], {"value": number}, hint="c", type=type)
             self._splats[packed, type] = found
         return found

@@ -22,12 +22,26 @@ NODE_SCRIPT = Path(__file__).with_name("node_host.js")
 
 @dataclass(frozen=True)
 class Speed:
-    """Best and median operations per second (in 10^9) and the result's checksum."""
+    """Operations per second (in 10^9) of each round, and the result's checksum."""
 
     name: str
-    best: float
-    median: float
+    rounds: tuple[float, ...]
     checksum: int
+
+    @property
+    def best(self) -> float:
+        """The fastest round."""
+        return max(self.rounds)
+
+    @property
+    def median(self) -> float:
+        """The middle round."""
+        return statistics.median(self.rounds)
+
+    def median_share(self, limit: Speed) -> float:
+        """The median of this speed over another's, round by round."""
+        pairs = zip(self.rounds, limit.rounds, strict=True)
+        return statistics.median(speed / other for speed, other in pairs)
 
 
 def fill_values(count: int) -> np.ndarray:
@@ -61,9 +75,7 @@ def run_wasmtime(jobs: Sequence[Job], rounds: int) -> list[Speed]:
         checksums.append(zlib.crc32(view[address // 4 : address // 4 + count].tobytes()))
     times = interleave(calls, rounds)
     return [
-        Speed(
-            job.name, job.operations / time.best / 1e9, job.operations / time.median / 1e9, checksum
-        )
+        Speed(job.name, tuple(job.operations / second / 1e9 for second in time.seconds), checksum)
         for job, time, checksum in zip(jobs, times, checksums, strict=True)
     ]
 
@@ -87,16 +99,8 @@ def run_node(jobs: Sequence[Job], rounds: int) -> list[Speed]:
     )
     results = []
     for job, measured in zip(jobs, json.loads(done.stdout), strict=True):
-        milliseconds = measured["milliseconds"]
-        checksum = zlib.crc32(base64.b64decode(measured["result"]))
-        results.append(
-            Speed(
-                job.name,
-                job.operations / min(milliseconds) / 1e6,
-                job.operations / statistics.median(milliseconds) / 1e6,
-                checksum,
-            )
-        )
+        rounds = tuple(job.operations / time / 1e6 for time in measured["milliseconds"])
+        results.append(Speed(job.name, rounds, zlib.crc32(base64.b64decode(measured["result"]))))
     return results
 
 

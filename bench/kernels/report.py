@@ -59,11 +59,11 @@ def _tiles(options: argparse.Namespace, host: str) -> list[Tile]:
 
 
 def _rows(host: str, title: str, speeds: Sequence[Speed]) -> list[dict[str, object]]:
-    """Print one line a kernel: best and median speed, each as a share of the FMA loop's."""
+    """Print one line a kernel: speeds and their shares of the FMA loop in the same run."""
     limit = speeds[0]
     rows: list[dict[str, object]] = []
     for speed in speeds[2:]:
-        best, median = speed.best / limit.best, speed.median / limit.median
+        best, median = speed.best / limit.best, speed.median_share(limit)
         print(
             f"{host:9} {speed.name:32} {speed.best:5.1f} GF best ({best:4.0%}) "
             f"{speed.median:5.1f} median ({median:4.0%})  FMA {limit.best:.1f}|{limit.median:.1f} "

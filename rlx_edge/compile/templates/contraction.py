@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rlx_edge.compile.codegen.wasm.encoder import I32, V128
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
@@ -250,6 +251,49 @@ def _store(body: FunctionBuilder, target: int, totals: Sequence[Sequence[int]]) 
             offset = VECTOR_BYTES * (row * vectors + number)
             body.local_get(target).local_get(total).v128_store(offset)
     add_constant(body, target, len(totals) * vectors * VECTOR_BYTES)
+
+
+def wide_panels(tile: Tile) -> int:
+    """Panels that the single-row kernel of a tile takes at once, enough to hide latency."""
+    return max(1, 8 // tile.vectors)
+
+
+def emit_wide_row(module: ModuleBuilder, vectors: int, panels: int) -> int:
+    """Function index: the chains of one spread row with several full panels.
+
+    Parameters of the function: `a` (`[k][4]`), `b` (first panel), `k`, `acc`.
+    """
+
+    def emit() -> FunctionBuilder:
+        body = module.function(
+            f"contract_row_{panels}x{LANES * vectors}",
+            [(name, I32) for name in ("a", "b", "k", "acc")],
+        )
+        a, b, k, target = range(4)
+        pointers = body.local_array(I32, "panel", panels)
+        totals = [body.local_array(V128, f"acc{panel}_", vectors) for panel in range(panels)]
+        value, end = body.local(V128, "a_value"), body.local(I32, "end")
+        row_bytes = VECTOR_BYTES * vectors
+        body.local_get(b).local_set(pointers[0])
+        for before, pointer in pairwise(pointers):
+            body.local_get(k).i32_const(row_bytes).i32_mul().local_get(before).i32_add()
+            body.local_set(pointer)
+        body.local_get(k).i32_const(VECTOR_BYTES).i32_mul().local_get(a).i32_add().local_set(end)
+        _clear(body, totals)
+        body.block("done").local_get(k).i32_eqz().br_if("done").loop("k")
+        body.local_get(a).v128_load().local_set(value)
+        for pointer, chain in zip(pointers, totals, strict=True):
+            for number, total in enumerate(chain):
+                body.local_get(total).local_get(value)
+                body.local_get(pointer).v128_load(VECTOR_BYTES * number)
+                body.f32x4_mul().f32x4_add().local_set(total)
+            add_constant(body, pointer, row_bytes)
+        body.local_get(a).i32_const(VECTOR_BYTES).i32_add().local_tee(a)
+        body.local_get(end).i32_lt_u().br_if("k").end().end()
+        _store(body, target, totals)
+        return body
+
+    return module.once(("wide row", vectors, panels), emit)
 
 
 def emit_spreader(module: ModuleBuilder, rows: int, source: str) -> int:

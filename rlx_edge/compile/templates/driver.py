@@ -23,6 +23,8 @@ from rlx_edge.compile.templates.contraction import (
     add_constant,
     emit_panel,
     emit_spread_block,
+    emit_wide_row,
+    wide_panels,
 )
 from rlx_edge.compile.templates.finish import (
     BLOCK_ROWS,
@@ -196,6 +198,9 @@ class _Driver:
             vectors: emit_panel(module, tile, vectors, source)
             for vectors in range(1, tile.vectors + 1)
         }
+        self.wide_row = 0
+        if tile.access == "spread":
+            self.wide_row = emit_wide_row(module, tile.vectors, wide_panels(tile))
         self.finish = emit_finish(module, contraction.output, words, epilogue)
         self.body = module.function(contraction.name, [("args", I32), ("thread", I32)])
 
@@ -290,6 +295,8 @@ class _Driver:
         body.local_get(vectors).i32_const(self.tile.vectors).i32_gt_u().if_()
         body.i32_const(self.tile.vectors).local_set(vectors).end()
         body.block("chained")
+        if self.tile.access == "spread":
+            self.take_wide_row(rows_at, panel, column, vectors)
         for width in range(self.tile.vectors, 0, -1):
             if width > 1:
                 body.local_get(vectors).i32_const(width).i32_eq().if_()
@@ -310,6 +317,16 @@ class _Driver:
         body.local_get(panel).i32_add().local_set(panel)
         body.local_get(vectors).i32_const(2).i32_shl().local_get(column).i32_add()
         body.local_tee(column).local_get(self.n).i32_lt_u().br_if("panel").end()
+
+    def take_wide_row(self, rows_at: int, panel: int, column: int, vectors: int) -> None:
+        """Several panels at once where the block is a single row."""
+        body, panels = self.body, wide_panels(self.tile)
+        body.local_get(self.count).i32_const(1).i32_eq().local_get(self.n).local_get(column)
+        body.i32_sub().i32_const(panels * self.tile.columns).i32_ge_u().i32_and().if_()
+        body.local_get(rows_at).local_get(panel).local_get(self.k)
+        self.push_acc()
+        body.call(self.wide_row).i32_const(panels * self.tile.vectors).local_set(vectors)
+        body.br("chained").end()
 
     def push_acc(self) -> None:
         self.body.local_get(self.scratch).i32_const(_acc_offset(self.contraction)).i32_add()

@@ -112,7 +112,7 @@ def test_epilogue_sees_every_operand_at_its_position(
 
 
 @pytest.mark.parametrize("tile", TILES)
-@pytest.mark.parametrize(("m", "n", "k"), [(100, 20, 700), (7, 24, 9001), (50, 4, 1)])
+@pytest.mark.parametrize(("m", "n", "k"), [(100, 20, 700), (7, 24, 9001), (50, 4, 1), (1, 83, 64)])
 def test_blocks_of_rows_and_long_chains(tile: str, m: int, n: int, k: int) -> None:
     assert k * 16 * 48 != SPREAD_BYTES
     a, b = normal(9, 1, m, k), normal(10, 1, k, n)

@@ -19,13 +19,10 @@ from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import InputError, ModelError, ParseError
 from rlx_edge.ir.module_file import load_module
 from rlx_edge.ir.onnx.bytes import ByteSource, FileSource, MemorySource
-from rlx_edge.ir.onnx.importer import (
-    MAX_VALUE_ELEMENTS,
-    as_model,
-    declared_parameters,
-    import_model,
-)
+from rlx_edge.ir.onnx.importer import as_model, declared_parameters, import_model
 from rlx_edge.ir.onnx.model import OnnxModel, ValueInfo
+from rlx_edge.ir.onnx.parameters import MAX_VALUE_ELEMENTS
+from rlx_edge.ir.onnx.parameters import MAX_VALUE_ELEMENTS
 from rlx_edge.ir.parser import parse_module
 from rlx_edge.ir.program import Port
 from rlx_edge.ir.sidecar import constant_types

@@ -11,8 +11,9 @@ from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import ModelError
 from rlx_edge.ir.onnx.assumptions import Assumptions
 from rlx_edge.ir.onnx.entries import Entry
+from rlx_edge.ir.onnx.item_arithmetic import Arithmetic
 from rlx_edge.ir.onnx.model import Attribute, Graph, Node
-from rlx_edge.ir.onnx.shape_values import Arithmetic, ShapeValue, Unknown
+from rlx_edge.ir.onnx.shape_values import ShapeValue, Unknown
 from rlx_edge.ir.onnx.state import ImportState, shortest_f32
 from rlx_edge.ir.onnx.tensors import TensorProto
 from rlx_edge.ir.types import BOOL, DType, TensorType

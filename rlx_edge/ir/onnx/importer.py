@@ -11,14 +11,13 @@ guard, so the module says for which values it holds.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from rlx_edge.ir.core import Binding, Function, Module, Value
-from rlx_edge.ir.dims import Dim, as_dim, symbol
-from rlx_edge.ir.errors import InputError, ModelError, RlxError
+from rlx_edge.ir.core import Function, Module, Value
+from rlx_edge.ir.dims import Dim
+from rlx_edge.ir.errors import ModelError, RlxError
 from rlx_edge.ir.onnx.assumptions import Assumptions
 from rlx_edge.ir.onnx.bytes import ByteSource, MemorySource
 from rlx_edge.ir.onnx.conditions import Compare, Condition, Every, Some
@@ -31,25 +30,18 @@ from rlx_edge.ir.onnx.model import (
     ModelFunction,
     Node,
     OnnxModel,
-    ValueInfo,
     check_opset,
-    open_model,
-    read_model,
 )
 from rlx_edge.ir.onnx.names import identifier
+from rlx_edge.ir.onnx.parameters import Parameters
 from rlx_edge.ir.onnx.prune import prune
+from rlx_edge.ir.onnx.reader import open_model, read_model
 from rlx_edge.ir.onnx.scopes import Scope, all_nodes, live_nodes
-from rlx_edge.ir.onnx.shape_values import Item, ShapeValue
 from rlx_edge.ir.onnx.state import ImportState
 from rlx_edge.ir.onnx.unify import Unify
-from rlx_edge.ir.types import BOOL, TensorType
-
-MAX_VALUE_ELEMENTS = 64
-"""Integer inputs with more elements are data, never part of a shape."""
 
 MAX_CALL_DEPTH = 64
 _MAX_RESTARTS = 256
-_ANONYMOUS = ("?", "None", "none", "-1", "unk", "unknown")
 
 Source = str | os.PathLike[str] | bytes | ByteSource | OnnxModel
 
@@ -87,8 +79,7 @@ def value_inputs(model: OnnxModel) -> tuple[str, ...]:
 def dim_names(model: OnnxModel) -> dict[str, str]:
     """Size symbol → the name of that dim in the ONNX file, for dims that have one there."""
     state = ImportState(model, Function("f", [], [], []), Assumptions())
-    importer = _Importer(state, {})
-    importer.parameters({}, {})
+    Parameters(state, {}).declare({}, {})
     return state.symbols.originals()
 
 
@@ -96,7 +87,7 @@ def declared_parameters(model: OnnxModel) -> tuple[Value, ...]:
     """The parameters as the file declares them, before anything is converted: every import of
     the model has these, or some of their sizes turn out to be the same."""
     state = ImportState(model, Function("f", [], [], []), Assumptions())
-    _Importer(state, {}).parameters({}, {})
+    Parameters(state, {}).declare({}, {})
     return tuple(state.function.params)
 
 
@@ -125,9 +116,9 @@ def _import(
     for _ in range(_MAX_RESTARTS):
         function = Function(title, [], [], [])
         state = ImportState(model, function, Assumptions(generic=generic))
-        importer = _Importer(state, replaced)
         try:
-            importer.run(values, shapes)
+            entries = Parameters(state, replaced).declare(values, shapes)
+            _Importer(state).run(entries)
         except Unify as same:
             replaced = {
                 key: dim.substitute({same.symbol: same.dim}) for key, dim in replaced.items()
@@ -142,15 +133,14 @@ def _import(
 
 
 class _Importer:
-    def __init__(self, state: ImportState, replaced: Mapping[str, Dim]) -> None:
+    def __init__(self, state: ImportState) -> None:
         self.state = state
         self.model = state.model
-        self.replaced = replaced
 
-    def run(self, values: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]) -> None:
+    def run(self, parameters: Mapping[str, Entry]) -> None:
         graph = self.model.graph
         scope = Scope(self.model.opsets)
-        scope.names.update(self.parameters(values, shapes))
+        scope.names.update(parameters)
         entries = self.graph(graph, scope)
         function = self.state.function
         for info, entry in zip(graph.outputs, entries, strict=True):
@@ -159,127 +149,6 @@ class _Importer:
         names = [info.name for info in graph.outputs]
         if names != [value.name for value in function.returns]:
             function.output_names = names
-
-    # ---- parameters --------------------------------------------------------------------------
-
-    def parameters(
-        self, values: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]
-    ) -> dict[str, Entry]:
-        """Entries for the inputs; those with an initializer of the same name are constants."""
-        initializers = {tensor.name for tensor in self.model.graph.initializers}
-        inputs = [info for info in self.model.graph.inputs if info.name not in initializers]
-        for name in (*values, *shapes):
-            if name not in [info.name for info in inputs]:
-                raise InputError(
-                    "input.name",
-                    "the model has no such input",
-                    found=name,
-                    allowed=[info.name for info in inputs],
-                    where=self.model.source,
-                )
-        entries: dict[str, Entry] = {}
-        for info in inputs:
-            parameter = Value(info.name, self._declared_type(info))
-            if not info.name or info.name in entries:
-                raise ModelError(
-                    "import.graph",
-                    "an input has no name, or the name of another one",
-                    found=repr(info.name),
-                    where=self.model.source,
-                )
-            self.state.function.params.append(parameter)
-            self.state.builder.names.add(info.name)
-            entries[info.name] = Entry(info.name, value=parameter)
-        for info in inputs:
-            entry = entries[info.name]
-            self._bind_shape(entry, shapes.get(info.name))
-            self._bind_values(entry, values.get(info.name))
-        return entries
-
-    def _declared_type(self, info: ValueInfo) -> TensorType:
-        where = f"{self.model.source}: input {info.name!r}"
-        if info.kind != "tensor" or info.dims is None:
-            raise ModelError(
-                "import.input_type",
-                "inputs must be tensors of a known rank",
-                found="a tensor of unknown rank"
-                if info.kind == "tensor"
-                else info.kind or "no type",
-                where=where,
-            )
-        dtype = self.state.dtype(info.data_type, where)
-        dims = tuple(self._dim(info.name, axis, dim) for axis, dim in enumerate(info.dims))
-        return TensorType(dtype, dims)
-
-    def _dim(self, name: str, axis: int, declared: int | str | None) -> Dim:
-        if isinstance(declared, int):
-            return as_dim(declared)
-        if declared is None or not declared.strip() or declared.strip() in _ANONYMOUS:
-            text = self.state.symbols.fresh(f"{identifier(name, 'input')}_d{axis}")
-        else:
-            text = self.state.symbols.for_dim(declared)
-        return self.replaced.get(text, symbol(text))
-
-    def _bind_shape(self, entry: Entry, shape: Sequence[int] | None) -> None:
-        """Remember concrete sizes for the symbols of one input."""
-        if shape is None or entry.value is None:
-            return
-        declared = entry.value.type
-        if len(shape) != declared.rank:
-            raise self._shape_error(entry, shape)
-        for dim, size in zip(declared.shape, shape, strict=True):
-            names = dim.symbols()
-            if names and dim is symbol(names[0]):
-                known = self.state.assume.known.setdefault(names[0], size)
-            else:
-                known = dim.value if dim.is_constant else size
-            if known != size or size < 1:
-                raise self._shape_error(entry, shape)
-
-    def _shape_error(self, entry: Entry, shape: Sequence[int]) -> InputError:
-        assert entry.value is not None
-        return InputError(
-            "input.shape",
-            f"the input {entry.name!r} has another shape",
-            found=list(shape),
-            allowed=str(entry.value.type),
-            where=self.model.source,
-        )
-
-    def _bind_values(self, entry: Entry, given: Sequence[int] | None) -> None:
-        """Symbols for the elements of a small integer input, with their values if given."""
-        assert entry.value is not None
-        declared = entry.value.type
-        small = (
-            (declared.dtype.is_integer or declared.dtype is BOOL)
-            and declared.is_static
-            and math.prod(declared.static_shape) <= MAX_VALUE_ELEMENTS
-        )
-        count = math.prod(declared.static_shape) if small else 0
-        if given is not None and (not small or len(given) != count):
-            raise InputError(
-                "input.values",
-                f"cannot fix the value of the input {entry.name!r}: {declared}",
-                found=f"{len(given)} values",
-                allowed=f"{count} values"
-                if small
-                else "only small integer inputs of a fixed shape",
-                where=self.model.source,
-            )
-        if not small:
-            return
-        assume = self.state.assume
-        base = identifier(entry.name, "v")
-        items: list[Item] = []
-        for position in range(count):
-            hint = f"{base}_{position}" if declared.rank else base
-            name = self.state.symbols.fresh(hint)
-            assume.bindings[name] = Binding(name, entry.name, position)
-            if given is not None:
-                assume.known[name] = int(given[position])
-            is_bool = declared.dtype is BOOL
-            items.append(Compare(symbol(name), "!=", as_dim(0)) if is_bool else symbol(name))
-        entry.content = ShapeValue(declared.dtype, declared.static_shape, tuple(items))
 
     # ---- graphs and nodes --------------------------------------------------------------------
 

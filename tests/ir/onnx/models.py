@@ -15,7 +15,8 @@ from rlx_edge.ir.core import Function, Module
 from rlx_edge.ir.interpreter import interpret
 from rlx_edge.ir.onnx.bytes import MemorySource
 from rlx_edge.ir.onnx.importer import import_model
-from rlx_edge.ir.onnx.model import OnnxModel, read_model
+from rlx_edge.ir.onnx.model import OnnxModel
+from rlx_edge.ir.onnx.reader import read_model
 from rlx_edge.ir.parser import parse_module
 from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.tensor import Tensor

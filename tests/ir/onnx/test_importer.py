@@ -15,7 +15,7 @@ from rlx_edge.ir.errors import InputError, ModelError, RlxError
 from rlx_edge.ir.onnx.bytes import MemorySource
 from rlx_edge.ir.onnx.convert import CONVERTERS, FOLDED_ONLY, support_table
 from rlx_edge.ir.onnx.importer import dim_names, import_model, value_inputs
-from rlx_edge.ir.onnx.model import open_model
+from rlx_edge.ir.onnx.reader import open_model
 from rlx_edge.ir.parser import parse_module
 from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.verifier import verify

@@ -14,7 +14,8 @@ from onnx import helper, numpy_helper
 
 from rlx_edge.ir.errors import ModelError
 from rlx_edge.ir.onnx.bytes import MemorySource
-from rlx_edge.ir.onnx.model import OnnxModel, open_model, read_model
+from rlx_edge.ir.onnx.model import OnnxModel
+from rlx_edge.ir.onnx.reader import open_model, read_model
 from rlx_edge.ir.onnx.tensors import TensorProto
 
 

@@ -9,6 +9,7 @@ from rlx_edge.ir.onnx.convert import (
     movement,
     reductions,
     resizing,
+    selection,
     windows,
 )
 from rlx_edge.ir.onnx.convert.table import Converter
@@ -16,7 +17,16 @@ from rlx_edge.ir.onnx.fold import FOLDS
 
 CONVERTERS: dict[tuple[str, str], Converter] = {
     ("", name): converter
-    for family in (constants, elementwise, layers, movement, reductions, resizing, windows)
+    for family in (
+        constants,
+        elementwise,
+        layers,
+        movement,
+        reductions,
+        resizing,
+        selection,
+        windows,
+    )
     for name, converter in family.CONVERTERS.items()
 }
 

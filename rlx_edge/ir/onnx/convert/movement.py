@@ -1,14 +1,14 @@
-"""Operators that move elements: shapes, permutations, slices, joins, padding and resizing."""
+"""Operators that move elements: shapes, permutations, joins, repetition and padding."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from rlx_edge.ir.core import Guard, Value
-from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, ceildiv, product
+from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, product
 from rlx_edge.ir.onnx.context import Attrs, NodeContext, typed
+from rlx_edge.ir.onnx.convert.selection import slice_of
 from rlx_edge.ir.onnx.convert.table import Converter, Output
 from rlx_edge.ir.onnx.entries import Entry
 from rlx_edge.ir.types import F32
@@ -140,161 +140,6 @@ def _concat(n: NodeContext) -> Value:
     axis = n.axis(n.int_attr("axis", 1 if n.opset < 4 else None), values[0].type.rank)
     values = [value for value in values if value.type.shape[axis : axis + 1] != (ZERO,)] or values
     return values[0] if len(values) == 1 else n.op("rlxc::concat", values, {"axis": axis})
-
-
-# ---- slices ----------------------------------------------------------------------------------
-
-
-def _slice(n: NodeContext) -> Value:
-    x = n.value(0)
-    rank = x.type.rank
-    if n.opset < 10:
-        starts = tuple(as_dim(at) for at in n.ints_attr("starts"))
-        ends = tuple(as_dim(at) for at in n.ints_attr("ends"))
-        axes = n.ints_attr("axes", tuple(range(len(starts))))
-        steps = (1,) * len(starts)
-    else:
-        starts, ends = n.dims(1), n.dims(2)
-        axes = n.integers(3) if n.has(3) else tuple(range(len(starts)))
-        steps = n.integers(4) if n.has(4) else (1,) * len(starts)
-    if not len(starts) == len(ends) == len(axes) == len(steps):
-        n.fail("import.node", "starts, ends, axes and steps differ in length")
-    bounds: dict[int, tuple[Dim, Dim, int]] = {}
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        at = n.axis(axis, rank)
-        if step == 0 or at in bounds:
-            n.fail("import.node", "a step of 0, or an axis twice", found=list(steps))
-        bounds[at] = _bounds(n, start, end, step, x.type.shape[at])
-    return slice_of(n, x, bounds)
-
-
-def slice_of(n: NodeContext, x: Value, bounds: dict[int, tuple[Dim, Dim, int]]) -> Value:
-    """``x`` cut along axes; axes that stay whole are left out."""
-    kept = {
-        axis: bound
-        for axis, bound in sorted(bounds.items())
-        if bound != (ZERO, x.type.shape[axis], 1)
-    }
-    if not kept:
-        return x
-    attrs: Attrs = {
-        "starts": tuple(bound[0] for bound in kept.values()),
-        "ends": tuple(bound[1] for bound in kept.values()),
-        "axes": tuple(kept),
-        "steps": tuple(bound[2] for bound in kept.values()),
-    }
-    return n.op("rlxc::slice", [x], attrs)
-
-
-def _bounds(n: NodeContext, start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Dim, Dim, int]:
-    """Start and end as ONNX clamps them: inside ``[0, extent]`` when walking up, inside
-    ``[0, extent - 1]`` and ``[-1, extent - 1]`` when walking down."""
-    start, end = _from_front(n, start, extent), _from_front(n, end, extent)
-    low, high = (ZERO, extent) if step > 0 else (as_dim(-1), extent - 1)
-    start = _clamped(n, start, ZERO, high)
-    end = _clamped(n, end, low, high)
-    if step < 0:  # the IR walks [start, end) downwards from end - 1
-        start, end = end + 1, start + 1
-    return start, n.assume.largest(start, end), step
-
-
-def _from_front(n: NodeContext, position: Dim, extent: Dim) -> Dim:
-    """A position counted from the end, counted from the front instead."""
-    low, high = n.assume.lower(position), n.assume.upper(position)
-    if low is not None and low >= 0:
-        return position
-    if high is not None and high < 0:
-        return position + extent
-    from_end = n.assume.decide(
-        n.assume.compare(position, "<", ZERO), f"Slice {n.node.label}", n.where
-    )
-    return position + extent if from_end else position
-
-
-def _clamped(n: NodeContext, position: Dim, low: Dim, high: Dim) -> Dim:
-    return n.assume.largest(n.assume.smallest(position, high), low)
-
-
-def _split(n: NodeContext) -> tuple[Value | None, ...]:
-    """One slice an output that is read."""
-    x = n.value(0)
-    axis = n.axis(n.int_attr("axis", 0), x.type.rank)
-    extent = x.type.shape[axis]
-    sizes = _split_sizes(n, extent)
-    if len(sizes) < len(n.used):
-        n.fail("import.node", "more outputs than parts", found=len(n.used), allowed=len(sizes))
-    results: list[Value | None] = []
-    start = ZERO
-    for position, used in enumerate(n.used):
-        end = start + sizes[position]
-        hint = n.node.outputs[position] or "part"
-        results.append(_part(n, x, axis, start, end, hint) if used else None)
-        start = end
-    return tuple(results)
-
-
-def _part(n: NodeContext, x: Value, axis: int, start: Dim, end: Dim, hint: str) -> Value:
-    if start is ZERO and end is x.type.shape[axis]:
-        return x
-    attrs: Attrs = {"starts": (start,), "ends": (end,), "axes": (axis,), "steps": (1,)}
-    return n.op("rlxc::slice", [x], attrs, hint=hint)
-
-
-def _split_sizes(n: NodeContext, extent: Dim) -> tuple[Dim, ...]:
-    if n.has_attr("split"):
-        sizes = tuple(as_dim(size) for size in n.ints_attr("split"))
-    elif n.has(1):
-        sizes = n.dims(1)
-    else:
-        return _equal_parts(n, extent)
-    total = sum(sizes, ZERO)
-    if total is not extent:
-        if total.is_constant and extent.is_constant:
-            n.fail("import.node", "the parts do not add up", found=str(total), allowed=str(extent))
-        n.assume.require(Guard(total, "==", extent, f"Split {n.node.label}"))
-    return sizes
-
-
-def _equal_parts(n: NodeContext, extent: Dim) -> tuple[Dim, ...]:
-    """All of one size; from opset 18 on the last may be smaller."""
-    count = n.int_attr("num_outputs", len(n.node.outputs))
-    if extent.divisible_by(count):
-        return (extent // count,) * count
-    if n.opset < 18:
-        if extent.is_constant:
-            n.fail("import.node", f"size {extent} does not split into {count} equal parts")
-        n.assume.require(Guard(extent % count, "==", ZERO, f"Split {n.node.label}"))
-        return (extent // count,) * count
-    chunk = ceildiv(extent, count)
-    edges = [n.assume.smallest(chunk * part, extent) for part in range(count + 1)]
-    return tuple(end - start for start, end in pairwise(edges))
-
-
-# ---- gathering -------------------------------------------------------------------------------
-
-
-def _gather(n: NodeContext) -> Value:
-    """A known scalar index is a slice."""
-    x = n.value(0)
-    shape = x.type.shape
-    axis = n.axis(n.int_attr("axis", 0), len(shape))
-    index = n.state.content_of(n.entry(1))
-    if index is None or index.size != 1 or n.state.depends_on_values(index):
-        return n.op("rlxc::gather", [x, n.value(1)], {"axis": axis})
-    (at,) = index.dims()
-    start = _from_front(n, at, shape[axis])
-    room = shape[axis] - start
-    if room.is_constant and room.value <= 0:
-        n.fail("import.node", "index out of range", found=str(at), allowed=str(shape[axis]))
-    cut = slice_of(n, x, {axis: (start, start + 1, 1)})
-    picked = tuple(as_dim(dim) for dim in index.shape)
-    return n.reshape(cut, (*shape[:axis], *picked, *shape[axis + 1 :]))
-
-
-def _gather_elements(n: NodeContext) -> Value:
-    x = n.value(0)
-    axis = n.axis(n.int_attr("axis", 0), x.type.rank)
-    return n.op("rlxc::gather_elements", [x, n.value(1)], {"axis": axis})
 
 
 # ---- repetition and padding ------------------------------------------------------------------
@@ -438,13 +283,9 @@ CONVERTERS: dict[str, Converter] = {
     "DepthToSpace": _depth_to_space,
     "Expand": _expand,
     "Flatten": _flatten,
-    "Gather": _gather,
-    "GatherElements": _gather_elements,
     "Pad": _pad,
     "Reshape": _reshape,
-    "Slice": _slice,
     "SpaceToDepth": _space_to_depth,
-    "Split": _split,
     "Squeeze": _squeeze,
     "Tile": _tile,
     "Transpose": _transpose,

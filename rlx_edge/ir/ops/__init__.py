@@ -28,7 +28,7 @@ from rlx_edge.ir.ops import (
     shape,
     tensor,
 )
-from rlx_edge.ir.types import TensorType
+from rlx_edge.ir.types import DType, TensorType
 
 FUSED_PREFIX = "rlxc::fused_"
 
@@ -134,16 +134,42 @@ def infer_type(
         )
     count = root_operand_count(definition, len(types), epilogue)
     check_operands(name, definition, types[:count])
-    for item in definition.attrs:
-        if item.name not in attrs and not item.optional:
-            raise RlxError(
-                "op.attribute", f"{name}: attribute {item.name} is missing", allowed=item.kind
-            )
+    check_attributes(name, definition, attrs)
     result = definition.infer(InferContext(name, types[:count], attrs))
     if epilogue is None:
         return result
     check_epilogue(name, result, types, epilogue)
     return TensorType(epilogue.dtype, result.shape)
+
+
+_ATTRIBUTE_TYPES: dict[str, tuple[type, ...]] = {
+    "float": (float,),
+    "bool": (bool,),
+    "number": (bool, int, float),
+    "string": (str,),
+    "dtype": (DType,),
+}
+"""Python types of attribute kinds; those of integers and dims are checked where they are read."""
+
+
+def check_attributes(name: str, definition: OpDef, attrs: Mapping[str, Attribute]) -> None:
+    """Every declared attribute is there, of its kind and among its choices; ``op.attribute``."""
+    for item in definition.attrs:
+        if item.name not in attrs:
+            if item.optional:
+                continue
+            raise RlxError(
+                "op.attribute", f"{name}: attribute {item.name} is missing", allowed=item.kind
+            )
+        value = attrs[item.name]
+        fits = isinstance(value, _ATTRIBUTE_TYPES.get(item.kind, object))
+        if not fits or (item.choices and value not in item.choices):
+            raise RlxError(
+                "op.attribute",
+                f"{name}: attribute {item.name} has the wrong value",
+                found=value,
+                allowed=item.choices or item.kind,
+            )
 
 
 def check_operands(name: str, definition: OpDef, types: Sequence[TensorType]) -> None:

@@ -28,7 +28,7 @@ from rlx_edge.ir.ops.signature import (
     example,
     operand,
 )
-from rlx_edge.ir.types import BOOL, DType, TensorType
+from rlx_edge.ir.types import BOOL, F32, I64, DType, TensorType
 
 Binary = Callable[[Expr, Expr], Expr]
 
@@ -236,6 +236,11 @@ OPS = (
         ELEMENTWISE,
         "Conversion: floats truncate to integers and saturate, NaN gives 0, integers wrap, "
         "anything but zero is true (ONNX Cast).",
-        (),
+        (
+            example("truncate", "f32[2, n]", dtype=I64),
+            example("widen", "i32[4]", dtype=F32),
+            example("truth", "f32[2, n]", dtype=BOOL),
+            example("bits", "bool[3]", dtype=F32),
+        ),
     ),
 )

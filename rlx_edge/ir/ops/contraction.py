@@ -290,7 +290,7 @@ OPS = (
         _transposed_type,
         Expression(_transposed),
         frozenset({"contraction", "blocked"}),
-        doc="Transposed convolution of NCHW images, w as [in, out / groups, h, w] (ONNX ConvTranspose).",
+        doc="Transposed convolution, w as [in, out / groups, h, w] (ONNX ConvTranspose).",
         examples=(
             example(
                 "double",

@@ -37,7 +37,7 @@ def reduce_axes(
     at: tuple[Dim, ...],
     element: Callable[[Expr], Expr] = lambda x: x,
 ) -> Expr:
-    """Reduce ``element`` of operand 0 over ``axes``; ``at`` indexes the axes that stay, in order."""
+    """Reduce ``element`` of operand 0 over ``axes``; ``at`` indexes the axes that stay."""
     shape = ctx.types[0].shape
 
     def body(*variables: Dim) -> Expr:

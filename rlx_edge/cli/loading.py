@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.errors import ModelError
+from rlx_edge.ir.module_file import load_module
 from rlx_edge.ir.onnx.bytes import FileSource
 from rlx_edge.ir.program import Program
 from rlx_edge.ir.program_text import load_program
-from rlx_edge.model_source import open_source
+from rlx_edge.model_source import TEXT_SUFFIX, open_source
 
 
 def graph_of(
-    path: str, values: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]
+    path: str,
+    values: Mapping[str, Sequence[int]],
+    shapes: Mapping[str, Sequence[int]],
+    *,
+    needs_weights: bool = True,
 ) -> Module:
     """The graph IR of an ONNX model or of IR text.
 
     Where a model branches on a value that is not given, the error says which option gives it.
+    IR text is also read without its weights file unless ``needs_weights``.
     """
+    if not needs_weights and Path(path).suffix == TEXT_SUFFIX:
+        return load_module(path, weights="optional")
     try:
         return open_source(path).module(values, shapes)
     except ModelError as error:

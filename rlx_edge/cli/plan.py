@@ -139,7 +139,7 @@ def lines(
     found += [
         f"kernels   {kernel_count(program)} in {_bytes(len(program.wasm))} of WebAssembly "
         f"({program.target})",
-        f"launches  {execute_} a run in {len(program.execute)} segments, {prepare} once before",
+        f"launches  {execute_} a run, segments: {len(program.execute)}; {prepare} once before",
         f"weights   {_bytes(weights)} uploaded, {_bytes(program.resident)} resident",
         f"memory    {memory}",
     ]

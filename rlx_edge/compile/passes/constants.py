@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from dataclasses import dataclass
 
 from rlx_edge.compile.passes.graph import CONST, SPLAT
 from rlx_edge.ir.core import Constant, Module, Value
-from rlx_edge.ir.types import BOOL, TensorType
+from rlx_edge.ir.digest import bytes_digest
+from rlx_edge.ir.expression import round_f32
+from rlx_edge.ir.types import BOOL, F32, TensorType
 
 Number = float | int | bool
 
@@ -30,6 +31,8 @@ def splat_value(value: Value) -> Number | None:
         return None
     number = value.producer.attrs["value"]
     assert isinstance(number, (bool, int, float))
+    if value.type.dtype is F32 and math.isfinite(number):
+        return round_f32(number)
     return number
 
 
@@ -61,14 +64,9 @@ def unpack(type: TensorType, data: bytes) -> tuple[Number, ...]:
     return tuple(bool(item) for item in numbers) if type.dtype is BOOL else numbers
 
 
-def digest_of(data: bytes) -> str:
-    """The name of constant bytes: ``sha256:`` and the hexadecimal digest."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
 def add_constant(module: Module, type: TensorType, data: bytes) -> str:
     """Enter bytes into the module's constants; their digest."""
-    digest = digest_of(data)
+    digest = bytes_digest(data)
     if digest not in module.constants:
         module.constants[digest] = Constant(digest, type, Bytes(data), 0, len(data))
     return digest

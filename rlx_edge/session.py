@@ -164,8 +164,7 @@ class InferenceSession:
             try:
                 outputs = variant.runner.run(bound.arrays, bound.symbols)
             except DeviceError:
-                # The unit's memory cannot be trusted any more; the next run makes a new one.
-                self._retire(variant)
+                self._renew(variant)
                 raise
             finally:
                 self.last_profile = self._trace.take()
@@ -254,24 +253,31 @@ class InferenceSession:
 
     def _add(self, compiled: CompiledModule) -> _Variant:
         self._tell("load")
-        variant = _Variant(
-            compiled.program,
-            ProgramRunner(
-                compiled.program,
-                compiled.placed.constants,
-                WasmUnit(str(self._device), self._cache),
-                self._context,
-                holder=f"session of {self._source.name}",
-                trace=self._trace,
-                plans=self._plans,
-                check_weights=not self._source.checked,
-                profile=self._profiling,
-            ),
-        )
+        variant = _Variant(compiled, self._runner(compiled))
         self._variants.append(variant)
         if len(self._variants) > VARIANTS:
             self._retire(self._variants[0])
         return variant
+
+    def _runner(self, compiled: CompiledModule) -> ProgramRunner:
+        return ProgramRunner(
+            compiled.program,
+            compiled.placed.constants,
+            WasmUnit(str(self._device), self._cache),
+            self._context,
+            holder=f"session of {self._source.name}",
+            trace=self._trace,
+            plans=self._plans,
+            check_weights=not self._source.checked,
+            profile=self._profiling,
+            progress=lambda done, total: self._tell(f"weights {100 * done // total} %"),
+        )
+
+    def _renew(self, variant: _Variant) -> None:
+        """Give a variant a new unit: the memory of one that failed cannot be trusted."""
+        self._retired_plans += variant.runner.plan_count
+        variant.runner.close()
+        variant.runner = self._runner(variant.compiled)
 
     def _retire(self, variant: _Variant) -> None:
         self._variants.remove(variant)
@@ -314,12 +320,13 @@ class InferenceSession:
 class _Variant:
     """One compiled program with its runner."""
 
-    __slots__ = ("checker", "program", "runner")
+    __slots__ = ("checker", "compiled", "program", "runner")
 
-    def __init__(self, program: Program, runner: ProgramRunner) -> None:
-        self.program = program
+    def __init__(self, compiled: CompiledModule, runner: ProgramRunner) -> None:
+        self.compiled = compiled
+        self.program = compiled.program
         self.runner = runner
-        self.checker = FeedChecker(program.inputs, program.bindings)
+        self.checker = FeedChecker(self.program.inputs, self.program.bindings)
 
 
 def check_digests(program: Program, placed: Module) -> None:

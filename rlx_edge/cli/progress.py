@@ -30,9 +30,11 @@ class Steps:
     def __init__(self) -> None:
         self._shown = is_shown()
         self._width = 0
+        self._last = ""
 
     def __call__(self, step: str) -> None:
-        if self._shown:
+        if self._shown and step != self._last:
+            self._last = step
             print(f"\r{step + ' …':<{self._width}}", end="", file=sys.stderr, flush=True)
             self._width = max(self._width, len(step) + 2)
 
@@ -40,4 +42,4 @@ class Steps:
         """Remove the line."""
         if self._shown and self._width:
             print(f"\r{'':<{self._width}}\r", end="", file=sys.stderr, flush=True)
-            self._width = 0
+            self._width, self._last = 0, ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,22 @@ def test_nobody_reads_the_output(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(timeout=60) == main_module.BROKEN_PIPE
+
+
+def test_an_interrupt_ends_a_long_run(tmp_path: Path) -> None:
+    code = "import sys; from rlx_edge.cli.main import main; sys.exit(main())"
+    words = ["--input", "image=random:1x1x8x8", "--repeat", "100000000", "--output"]
+    command = [sys.executable, "-c", code, "run", _digits(), *words, str(tmp_path / "out.npz")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(".out.npz.*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert process.stderr.read() == b"rlx: interrupted\n"
+        assert process.wait(timeout=60) == main_module.INTERRUPTED
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_only_the_chosen_command_is_loaded() -> None:

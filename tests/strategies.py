@@ -250,7 +250,7 @@ def _operation(
     if kind == "fused":
         return _fused(draw, builder, x, same, hint, symbols)
     if kind == "splat":
-        value = draw(st.floats() | st.integers(-99, 99))
+        value = draw(_FLOATS | st.sampled_from((1e-05, 0.1)) | st.integers(-99, 99))
         scalar = builder.splat(value, F32, (), hint)
         return builder.op("rlxc::mul", [x, scalar])
     if kind == "const" or (kind == "conv" and x.type.rank != 4):

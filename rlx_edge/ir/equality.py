@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlx_edge.ir.attributes import Attribute
 from rlx_edge.ir.core import Function, Module, Op, Value
 from rlx_edge.ir.expression import Expr
 from rlx_edge.ir.printer import (
     attribute_order,
-    attribute_text,
+    attribute_value,
     binding_text,
     guard_text,
     value_text,
@@ -70,25 +69,24 @@ def _operation(a: Op, b: Op) -> Iterator[str]:
     yield from _sequence(
         "operand", [value_text(item) for item in a.operands], [value_text(i) for i in b.operands]
     )
-    names = [item.name for item in a.operands]
     order = [*attribute_order(a), *(name for name in attribute_order(b) if name not in a.attrs)]
     for name in order:
         if name not in a.attrs or name not in b.attrs:
             side = "first" if name not in a.attrs else "second"
             yield f"attribute {name}: missing in the {side}"
-        elif not _same_value(a.attrs[name], b.attrs[name]):
-            texts = [attribute_text(op.attrs[name], names) for op in (a, b)]
-            yield f"attribute {name}: {texts[0]} and {texts[1]}"
+        elif not _same_value(a, b, name):
+            yield f"attribute {name}: {attribute_value(a, name)} and {attribute_value(b, name)}"
     yield from _sequence(
         "result", [_typed(value) for value in a.results], [_typed(value) for value in b.results]
     )
 
 
-def _same_value(a: Attribute, b: Attribute) -> bool:
+def _same_value(a: Op, b: Op, name: str) -> bool:
     """Values with one text: 4 and the dim 4 are the same, 4 and 4.0 are not, nan is nan."""
-    if isinstance(a, Expr) or isinstance(b, Expr):
-        return a is b
-    return attribute_text(a) == attribute_text(b)
+    left, right = a.attrs[name], b.attrs[name]
+    if isinstance(left, Expr) or isinstance(right, Expr):
+        return left is right
+    return attribute_value(a, name) == attribute_value(b, name)
 
 
 def _typed(value: Value) -> str:

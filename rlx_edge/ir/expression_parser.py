@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -100,6 +101,7 @@ class _Number:
 
     value: int | float
     token: _Token
+    infinite: bool = False
 
 
 _Term: TypeAlias = Expr | _Number
@@ -318,7 +320,10 @@ class _Reader:
     def number(self, term: _Number, dtype: DType) -> Expr:
         if not literal_dtype_ok(term.value, dtype):
             self.fail(term.token, f"this number is not a value of {dtype}", term.value)
-        return const(term.value, dtype)
+        found = const(term.value, dtype)
+        if isinstance(found.attr, float) and math.isinf(found.attr) and not term.infinite:
+            self.fail(term.token, f"this number is too large for {dtype}", term.value)
+        return found
 
     def operand(self, default: DType | None) -> _Term:
         self.depth += 1
@@ -348,7 +353,8 @@ class _Reader:
             value = int(following.text) if following.kind == "int" else float(following.text)
             if following.kind == "int" and value == 0:
                 self.fail(sign, "minus zero", allowed="-0.0 for floats, 0 for integers")
-            return _Number(-value, _Token("number", "", sign.start, following.end))
+            span = _Token("number", "", sign.start, following.end)
+            return _Number(-value, span, following.text == "inf")
         operand = self.operand(default)
         if isinstance(operand, _Number):
             self.fail(sign, "nothing says the element type of this number")
@@ -365,7 +371,7 @@ class _Reader:
         if name in ("true", "false"):
             return const(name == "true", BOOL)
         if name in ("inf", "nan"):
-            return _Number(float(name), token)
+            return _Number(float(name), token, name == "inf")
         if SHARED_NAME.fullmatch(name):
             if name not in self.shared:
                 self.fail(token, f"{name} is used before it is defined")

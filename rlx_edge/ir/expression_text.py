@@ -12,7 +12,6 @@ From loosest to tightest: comparisons, ``+ -``, ``* / // %``, prefix ``-``, ever
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -54,24 +53,23 @@ _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def number_text(value: float | int | bool, dtype: DType | None = None) -> str:
     """The shortest text that reads back as ``value`` in ``dtype`` (``None``: f64).
 
-    Floats of ``dtype`` other than f64 are taken to be f32 numbers, as ``expression.const`` keeps
-    them, so one tenth is ``0.1`` and not the digits of its f32 neighbour in f64.
+    Elements of float types other than f64 are f32 numbers, as ``expression.const`` keeps them, so
+    one tenth is ``0.1`` and not the digits of its f32 neighbour in f64.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if not math.isfinite(value) or dtype is None or dtype is F64:
-        return repr(value)
-    return _shortest_f32(value)
+    if dtype is not None and dtype.is_float:
+        return repr(float(value)) if dtype is F64 else _shortest_f32(value)
+    return str(value) if isinstance(value, int) else repr(value)
 
 
 def _shortest_f32(value: float) -> str:
+    rounded = round_f32(value)
     for digits in range(1, 10):
-        text = repr(float(f"{value:.{digits}g}"))
-        if round_f32(float(text)) == value:
+        text = repr(float(f"{rounded:.{digits}g}"))
+        if round_f32(float(text)) == rounded:
             return text
-    return repr(value)
+    return repr(rounded)
 
 
 def expression_text(expr: Expr, operands: Sequence[str] = ()) -> str:

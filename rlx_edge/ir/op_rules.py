@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from rlx_edge.ir.core import Op, Value
 from rlx_edge.ir.devices import device_set
 from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import Expr
+from rlx_edge.ir.expression import Expr, round_f32
 from rlx_edge.ir.expression_check import epilogue_problems
 from rlx_edge.ir.expression_text import literal_dtype_ok
 from rlx_edge.ir.opdef import InferContext, OpDef
@@ -26,7 +27,7 @@ from rlx_edge.ir.ops import (
 from rlx_edge.ir.size_scope import SizeScope
 from rlx_edge.ir.spelling import right_attribute, right_operator, right_value
 from rlx_edge.ir.token_reader import INTEGER_RANGE
-from rlx_edge.ir.types import I32, I64, DType, TensorType
+from rlx_edge.ir.types import F64, I32, I64, DType, TensorType
 
 MAX_NOTES = 4
 
@@ -180,8 +181,14 @@ def _stated_problems(op: Op, stated: TensorType) -> Iterator[Report]:
     value = op.attrs.get("value")
     if op.name == "tensor::splat" and isinstance(value, (bool, int, float)):
         boolean = stated.dtype.kind == "bool"
+        large = (
+            stated.dtype.is_float
+            and stated.dtype is not F64
+            and math.isinf(round_f32(value))
+            and not math.isinf(value)
+        )
         if isinstance(value, bool) != boolean or (
-            not boolean and not literal_dtype_ok(value, stated.dtype)
+            not boolean and (large or not literal_dtype_ok(value, stated.dtype))
         ):
             yield Report(
                 "op.type", f"the value is not of type {stated.dtype}", value, part="attribute value"

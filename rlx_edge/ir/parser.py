@@ -20,6 +20,7 @@ are read as their ``OpDef`` declares them. Everything else is the verifier's bus
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 
 from rlx_edge.ir.attributes import EPILOGUE, PLACEMENT, Attribute, AttributeDef
@@ -35,7 +36,7 @@ from rlx_edge.ir.core import (
 )
 from rlx_edge.ir.dims import symbol
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import Expr
+from rlx_edge.ir.expression import Expr, round_f32
 from rlx_edge.ir.expression_parser import Operand, Place, Scope, loaded_slots, parse_expression
 from rlx_edge.ir.lexer import HEADER, Token
 from rlx_edge.ir.opdef import InferContext, OpDef
@@ -43,7 +44,7 @@ from rlx_edge.ir.ops import OPS, check_operands, count_root_operands, is_fused, 
 from rlx_edge.ir.source import OpSpan, SourceFile, Span
 from rlx_edge.ir.spelling import right_attribute, right_operator
 from rlx_edge.ir.token_reader import TokenReader, shown
-from rlx_edge.ir.types import TensorType
+from rlx_edge.ir.types import F64, DType, TensorType
 
 MAX_OPS = 200_000
 
@@ -248,6 +249,8 @@ class _ModuleReader(TokenReader):
             self.fail(
                 self.since(first), "results and their types do not agree", len(types), len(names)
             )
+        if types:
+            self.elements(definition, attrs, types[0], parts)
         op = Op(name.text, operands, attrs, [])
         op.span = OpSpan(self.file, first.start, self.end, parts)
         if epilogue is not None:
@@ -348,6 +351,25 @@ class _ModuleReader(TokenReader):
             return self.boolean()
         return self.dtype() if kind == "dtype" else self.string()
 
+    def elements(
+        self,
+        definition: OpDef,
+        attrs: dict[str, Attribute],
+        type: TensorType,
+        parts: Mapping[str, Span],
+    ) -> None:
+        """Make attributes of kind ``number`` elements of the result's type, where it is float."""
+        for item in definition.attrs:
+            value = attrs.get(item.name)
+            if item.kind != "number" or not type.dtype.is_float or isinstance(value, bool):
+                continue
+            if isinstance(value, (int, float)):
+                rounded = element_value(value, type.dtype)
+                if math.isinf(rounded) and not math.isinf(value):
+                    place = parts[f"attribute {item.name}"]
+                    self.fail(place, f"a number is too large for {type.dtype}", value)
+                attrs[item.name] = rounded
+
     # ---- epilogues ---------------------------------------------------------------------------
 
     def epilogue(self, op: Op, definition: OpDef, name: Token, token: Token) -> Expr:
@@ -387,6 +409,11 @@ def declared_attributes(name: str, definition: OpDef) -> Iterable[AttributeDef]:
     if is_fused(name):
         yield EPILOGUE
     yield from PLACEMENT
+
+
+def element_value(value: float, dtype: DType) -> float:
+    """A number as an element of a float type: rounded to f32 unless the type is f64."""
+    return float(value) if dtype is F64 else round_f32(value)
 
 
 def _division_hint(token: Token) -> str | None:

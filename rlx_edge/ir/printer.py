@@ -94,8 +94,23 @@ def op_text(op: Op) -> str:
 
 def attribute_items(op: Op) -> Sequence[str]:
     """``name = value`` in declared order: the operator's, the epilogue, placement, unknown ones."""
-    names = [value.name for value in op.operands]
-    return [f"{name} = {attribute_text(op.attrs[name], names)}" for name in attribute_order(op)]
+    return [f"{name} = {attribute_value(op, name)}" for name in attribute_order(op)]
+
+
+def attribute_value(op: Op, name: str) -> str:
+    """One attribute's value as it is printed. A ``number`` is an element of the result's type."""
+    value = op.attrs[name]
+    if isinstance(value, (int, float)) and op.results and _kind(op, name) == "number":
+        return number_text(value, op.results[0].type.dtype)
+    return attribute_text(value, [operand.name for operand in op.operands])
+
+
+def _kind(op: Op, name: str) -> str:
+    try:
+        declared = lookup(op.name).attrs
+    except RlxError:
+        return ""
+    return next((item.kind for item in declared if item.name == name), "")
 
 
 def attribute_order(op: Op) -> Sequence[str]:

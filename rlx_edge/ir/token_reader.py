@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
@@ -132,12 +133,18 @@ class TokenReader:
             if negative and value == 0:
                 self.fail(self.since(first), "minus zero", allowed="-0.0 for floats, 0 otherwise")
         elif token.kind == "float" or (token.kind == "name" and token.text in ("inf", "nan")):
-            value = float(token.text)
+            value = self.finite(token, float(token.text))
         else:
             self.fail(token, "a number is missing", shown(token), "1, -0.5, 1e-05, inf, nan")
         value = -value if negative else value
         if isinstance(value, int) and not INTEGER_RANGE[0] <= value <= INTEGER_RANGE[1]:
             self.fail(self.since(first), "an integer has more than 64 bits", value)
+        return value
+
+    def finite(self, token: Token, value: float) -> float:
+        """``value``, unless the digits of ``token`` are too large for it."""
+        if math.isinf(value) and token.kind != "name":
+            self.fail(token, "a number is too large for its type", token.text)
         return value
 
     def boolean(self) -> bool:

@@ -16,6 +16,8 @@ from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
 OVERREAD = 64
 """Bytes past a buffer that a kernel may read, as the memory plan promises."""
 GUARD = 64
+BELOW = 4096
+"""Bytes before the first buffer that are watched too."""
 PAGE = 65536
 PATTERN = 0xA5
 ENGINE = wasmtime.Engine()
@@ -69,13 +71,14 @@ class KernelHost:
     ) -> list[np.ndarray]:
         """Call the kernel and return copies of the buffers numbered in `written`.
 
-        Every other byte outside them must stay as it was.
+        Every other byte around them must stay as it was.
         """
         sizes = [(array.nbytes + 15) // 16 * 16 for array in buffers]
         needed = sum(sizes) + GUARD * (len(buffers) + 1) + 4 * (len(buffers) + len(parameters))
         start = (self.memory.size - OVERREAD - needed - 64) // 16 * 16
-        assert start > 0, f"{needed} bytes do not fit"
-        self.memory[start - 16 :] = PATTERN
+        assert start > BELOW, f"{needed} bytes do not fit"
+        window = self.memory[start - BELOW :]
+        window[:] = PATTERN
         args = start
         address = (args + 4 * (len(buffers) + len(parameters)) + GUARD + 15) // 16 * 16
         addresses = []
@@ -85,15 +88,15 @@ class KernelHost:
             address += size + GUARD
         words = np.array([*addresses, *parameters], np.int64).astype(np.uint32)
         self.memory[args : args + words.nbytes] = words.view(np.uint8)
-        before = self.memory.copy()
+        before = window.copy()
         self._kernel(self._store, args, 0)
         results = []
         for number in written:
             array, at = buffers[number], addresses[number]
-            span = slice(at, at + array.nbytes)
-            results.append(self.memory[span].view(array.dtype).reshape(array.shape).copy())
-            before[span] = self.memory[span]
-        changed = np.flatnonzero(before != self.memory)
+            span = slice(at - start + BELOW, at - start + BELOW + array.nbytes)
+            results.append(window[span].view(array.dtype).reshape(array.shape).copy())
+            before[span] = window[span]
+        changed = np.flatnonzero(before != window)
         assert changed.size == 0, f"bytes outside the results changed, first at {changed[:4]}"
         return results
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from bench.kernels.jobs import Job, gemm_job
 from bench.kernels.report import main
-from rlx_edge.compile.templates.contraction import Tile
+from rlx_edge.compile.templates.tiles import Tile
 
 SIZES = (
     (512, 512, 512),

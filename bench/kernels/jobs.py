@@ -9,12 +9,12 @@ from bench.reference_loop import build
 from rlx_edge.compile.codegen.wasm.encoder import Limits
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
 from rlx_edge.compile.physical import Physical
-from rlx_edge.compile.templates.contraction import Tile
 from rlx_edge.compile.templates.conv2d import Conv2d, Geometry
 from rlx_edge.compile.templates.depthwise import Depthwise
 from rlx_edge.compile.templates.finish import BLOCKED, PLANES
 from rlx_edge.compile.templates.matmul import Matmul, packed_bytes
 from rlx_edge.compile.templates.packing import ChannelPack, PanelPack, WeightPack
+from rlx_edge.compile.templates.tiles import Tile
 from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.types import F32, tensor_type
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.kernels.hosts import HOSTS, Speed
 from bench.kernels.jobs import Job, reference
-from rlx_edge.compile.templates.contraction import STYLES, Tile, parse_tile, variants
+from rlx_edge.compile.templates.tiles import TILES, Tile, parse_tile, variants
 
 STYLE_OF_HOST = {"wasmtime": "cranelift", "node": "v8"}
 
@@ -54,7 +54,7 @@ def _tiles(options: argparse.Namespace, host: str) -> list[Tile]:
     if options.tile:
         return [parse_tile(name) for name in options.tile]
     tiles = variants(STYLE_OF_HOST[host])
-    assert set(STYLE_OF_HOST.values()) == set(STYLES)
+    assert set(STYLE_OF_HOST.values()) == set(TILES)
     return list(tiles) if options.all_tiles else [tiles[0]]
 
 

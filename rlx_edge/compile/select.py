@@ -23,12 +23,12 @@ from rlx_edge.compile.epilogue_access import (
 )
 from rlx_edge.compile.physical import Physical
 from rlx_edge.compile.targets.wasm import WasmTarget
-from rlx_edge.compile.templates.contraction import Tile, variants
 from rlx_edge.compile.templates.conv2d import Conv2d, Geometry
 from rlx_edge.compile.templates.depthwise import Depthwise
 from rlx_edge.compile.templates.finish import BLOCKED, PLANES
 from rlx_edge.compile.templates.matmul import Matmul, packed_bytes
 from rlx_edge.compile.templates.packing import ChannelPack, PanelPack, WeightPack
+from rlx_edge.compile.templates.tiles import choose_tile
 from rlx_edge.ir.core import Op, Value
 from rlx_edge.ir.dims import ONE, Dim, product
 from rlx_edge.ir.expression import Expr, acc, const, load, replace_acc, replace_loads
@@ -185,7 +185,7 @@ def _claim_matmul(
         b_broadcast = True
     elif batch_a != batch_b:
         return None
-    tile = _tile(target, n)
+    tile = choose_tile(target.style, n.value if n.is_constant else None)
     template = Matmul(tile, epilogue.kinds)
     pack = PanelPack(tile.columns)
     b_slices = product(batch_b)
@@ -228,7 +228,7 @@ def _claim_conv(
         return None
     if groups > 1 and result.is_blocked and per_group % 4:
         return None
-    tile = _tile(target, w.type.shape[0] // groups)
+    tile = choose_tile(target.style, per_group)
     template = Conv2d(
         tile, BLOCKED if x.is_blocked else PLANES, BLOCKED if result.is_blocked else PLANES,
         epilogue.kinds,
@@ -303,14 +303,6 @@ def _kernel(
         epilogue.kinds if epilogue else (),
         len(parameters),
     )
-
-
-def _tile(target: WasmTarget, columns: Dim) -> Tile:
-    """The style's default tile; with at most four columns, one that computes no pad vectors."""
-    tiles = variants(target.style)
-    if columns.is_constant and columns.value <= 4:
-        return next((tile for tile in tiles if tile.vectors == 1), tiles[0])
-    return tiles[0]
 
 
 def _geometry(op: Op, weight: TensorType) -> Geometry:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
 from rlx_edge.compile.physical import Physical
-from rlx_edge.compile.templates.contraction import LANES, VECTOR_BYTES, Tile
 from rlx_edge.compile.templates.driver import Contraction, emit_driver, scratch_bytes
 from rlx_edge.compile.templates.finish import (
     BATCH_CHANNEL,
@@ -23,6 +22,8 @@ from rlx_edge.compile.templates.finish import (
     EmitEpilogue,
     Output,
 )
+from rlx_edge.compile.templates.offsets import QUADS, SINGLES
+from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES, Tile
 from rlx_edge.compile.templates.words import Words
 from rlx_edge.ir.dims import Dim, DimLike, as_dim, ceildiv
 from rlx_edge.ir.errors import RlxError
@@ -62,7 +63,7 @@ class Conv2d:
     @property
     def contraction(self) -> Contraction:
         """What the driver is generated for."""
-        source = "quads" if self.input == BLOCKED else "singles"
+        source = QUADS if self.input == BLOCKED else SINGLES
         output = Output(self.output, self.extras)
         return Contraction(f"conv2d_{self.input}_{self.output}", self.tile, source, output, True)
 

@@ -14,7 +14,6 @@ from typing import Self
 from rlx_edge.compile.codegen.wasm.encoder import I32
 from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
 from rlx_edge.compile.physical import Physical
-from rlx_edge.compile.templates.contraction import LANES, VECTOR_BYTES
 from rlx_edge.compile.templates.conv2d import (
     Geometry,
     byte_strides,
@@ -40,6 +39,8 @@ from rlx_edge.compile.templates.finish import (
     Output,
     emit_finish,
 )
+from rlx_edge.compile.templates.offsets import QUADS
+from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES
 from rlx_edge.compile.templates.words import Words
 from rlx_edge.ir.dims import ONE, Dim, DimLike, align, as_dim
 from rlx_edge.ir.errors import RlxError
@@ -150,7 +151,7 @@ class Depthwise:
         )
         words = Words((*self.slots, *self.parameters), constants)
         fill = emit_pointer_fill(module)
-        tap_fill = emit_tap_table(module, "quads")
+        tap_fill = emit_tap_table(module, QUADS)
         if self.columns:
             chains = emit_run_chains(module, self.columns, self.stride)
         else:

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from rlx_edge.compile.codegen.wasm.encoder import I32, V128
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
-from rlx_edge.compile.templates.contraction import (
-    VECTOR_BYTES,
-    ZERO,
-    add_constant,
-    for_each_tile,
-    multiply_add,
-)
+from rlx_edge.compile.templates.blocks import for_each_tile
+from rlx_edge.compile.templates.contraction import ZERO, getter, multiply_add
+from rlx_edge.compile.templates.offsets import add_constant
+from rlx_edge.compile.templates.tiles import VECTOR_BYTES
 
 PIXELS = 6
 """Pixels of a full tile through the tap table: chains, inputs and a weight fit 16 registers."""
@@ -78,7 +75,7 @@ def _emit_any_tile(module: ModuleBuilder, pixels: int) -> int:
             def push_pixel(pointer: int = pointer) -> None:
                 body.local_get(pointer).local_get(at).i32_add().v128_load()
 
-            multiply_add(body, total, push_pixel, weight)
+            multiply_add(body, total, push_pixel, getter(body, weight))
         add_constant(body, weight_at, VECTOR_BYTES)
         body.local_get(tap).i32_const(4).i32_add().local_tee(tap).local_get(end).i32_lt_u()
         body.br_if("tap").end()
@@ -126,7 +123,7 @@ def _emit_run_chains(module: ModuleBuilder, columns: int, stride: int) -> Functi
         for column, tap in enumerate(taps):
             for number, total in enumerate(totals):
                 value = window[stride * number + column]
-                multiply_add(body, total, lambda value=value: body.local_get(value), tap)
+                multiply_add(body, total, getter(body, value), getter(body, tap))
         body.local_get(window_at).local_get(row).i32_add().local_set(window_at)
         add_constant(body, weight_at, VECTOR_BYTES * columns)
         body.local_get(left).i32_const(1).i32_sub().local_tee(left).br_if("kernel_row").end()

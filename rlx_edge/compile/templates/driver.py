@@ -16,16 +16,8 @@ from dataclasses import dataclass
 
 from rlx_edge.compile.codegen.wasm.encoder import I32
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
-from rlx_edge.compile.templates.contraction import (
-    LANES,
-    VECTOR_BYTES,
-    Tile,
-    add_constant,
-    emit_panel,
-    emit_spread_block,
-    emit_wide_row,
-    wide_panels,
-)
+from rlx_edge.compile.templates.blocks import emit_panel, emit_spread_block
+from rlx_edge.compile.templates.contraction import emit_wide_row, wide_panels
 from rlx_edge.compile.templates.finish import (
     BLOCK_ROWS,
     FULL,
@@ -34,6 +26,8 @@ from rlx_edge.compile.templates.finish import (
     Output,
     emit_finish,
 )
+from rlx_edge.compile.templates.offsets import QUADS, SINGLES, STRIDE, add_constant
+from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES, Tile
 from rlx_edge.compile.templates.words import Words
 from rlx_edge.ir.dims import Dim, DimLike, align, as_dim, dim_max, dim_min
 
@@ -48,7 +42,7 @@ class Contraction:
     Attributes:
         name: debug name of the kernel function.
         tile: shape and form of the micro-kernels.
-        source: how operand A is addressed (`contraction.SOURCES`).
+        source: how operand A is addressed (`offsets`).
         output: layout of the output and kinds of the extra operands.
         channel_slices: per-channel operands advance by `n` channels with each slice.
     """
@@ -69,7 +63,7 @@ def scratch_bytes(contraction: Contraction, k: DimLike, taps: DimLike = 0) -> Di
     """Bytes of scratch memory a launch needs, for chains of `k` and a table of `taps` offsets."""
     tile = contraction.tile
     total = _taps_offset(contraction) + align(as_dim(taps) * 4, VECTOR_BYTES)
-    if tile.access == "splat":
+    if tile.in_place:
         return total
     row = as_dim(k) * VECTOR_BYTES
     block = dim_min(row * block_rows(tile), SPREAD_BYTES)
@@ -137,7 +131,7 @@ def emit_tap_table(module: ModuleBuilder, source: str) -> int:
         body.br_if("done")
         body.local_get(base).local_set(line).local_get(rows).local_set(y).loop("row")
         body.local_get(line).local_set(offset).local_get(columns).local_set(x).loop("column")
-        if source == "quads":
+        if source == QUADS:
             body.local_get(table).local_get(offset).i32_store()
             add_constant(body, table, 4)
         else:
@@ -152,7 +146,7 @@ def emit_tap_table(module: ModuleBuilder, source: str) -> int:
         body.local_get(x).i32_const(1).i32_sub().local_tee(x).br_if("column").end()
         body.local_get(line).local_get(row).i32_add().local_set(line)
         body.local_get(y).i32_const(1).i32_sub().local_tee(y).br_if("row").end()
-        body.local_get(plane).i32_const(1 if source == "quads" else LANES).i32_mul()
+        body.local_get(plane).i32_const(1 if source == QUADS else LANES).i32_mul()
         body.local_get(base).i32_add().local_set(base)
         add_constant(body, channels, -LANES)
         body.br("block").end().end()
@@ -192,14 +186,14 @@ class _Driver:
         self.tile = tile
         self.words = words
         self.fill = emit_pointer_fill(module)
-        self.taps = 0 if source == "stride" else emit_tap_table(module, source)
-        self.spread = 0 if tile.access == "splat" else emit_spread_block(module, tile, source)
+        self.taps = 0 if source == STRIDE else emit_tap_table(module, source)
+        self.spread = 0 if tile.in_place else emit_spread_block(module, tile, source)
         self.panels = {
             vectors: emit_panel(module, tile, vectors, source)
             for vectors in range(1, tile.vectors + 1)
         }
         self.wide_row = 0
-        if tile.access == "spread":
+        if not tile.in_place:
             self.wide_row = emit_wide_row(module, tile.vectors, wide_panels(tile))
         self.finish = emit_finish(module, contraction.output, words, epilogue)
         self.body = module.function(contraction.name, [("args", I32), ("thread", I32)])
@@ -238,7 +232,7 @@ class _Driver:
         body, words = self.body, self.words
         body.local_get(self.scratch).i32_const(_taps_offset(self.contraction)).i32_add()
         body.local_set(self.taps_at)
-        if self.contraction.source == "stride":
+        if self.contraction.source == STRIDE:
             words.push(body, "a_step").local_set(self.step)
             body.local_get(self.taps_at).local_set(self.block_at)
             return
@@ -249,7 +243,7 @@ class _Driver:
             words.push(body, name)
         body.call(self.taps)
         body.local_get(self.k)
-        if self.contraction.source == "singles":
+        if self.contraction.source == SINGLES:
             body.i32_const(4).i32_mul()
         body.i32_const(VECTOR_BYTES - 1).i32_add().i32_const(-VECTOR_BYTES).i32_and()
         body.local_get(self.taps_at).i32_add().local_set(self.block_at)
@@ -259,7 +253,7 @@ class _Driver:
         body, rows = self.body, self.tile.rows
         most = block_rows(self.tile)
         body.i32_const(most).local_set(self.limit)
-        if self.tile.access == "splat":
+        if self.tile.in_place:
             return
         body.local_get(self.k).i32_const(SPREAD_BYTES // VECTOR_BYTES // most).i32_gt_u().if_()
         body.i32_const(SPREAD_BYTES // VECTOR_BYTES // rows).local_get(self.k).i32_div_u()
@@ -280,7 +274,7 @@ class _Driver:
         )
         rows_at = body.local(I32, "rows_at")
         body.local_get(self.scratch).local_set(rows_at)
-        if self.tile.access == "spread":
+        if not self.tile.in_place:
             body.local_get(self.scratch).local_get(self.k).local_get(self.block_at)
             body.local_get(self.count).local_get(self.taps_at).local_get(self.step)
             body.call(self.spread).local_get(self.block_at).local_set(rows_at)
@@ -295,7 +289,7 @@ class _Driver:
         body.local_get(vectors).i32_const(self.tile.vectors).i32_gt_u().if_()
         body.i32_const(self.tile.vectors).local_set(vectors).end()
         body.block("chained")
-        if self.tile.access == "spread":
+        if not self.tile.in_place:
             self.take_wide_row(rows_at, panel, column, vectors)
         for width in range(self.tile.vectors, 0, -1):
             if width > 1:

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 
 from rlx_edge.compile.codegen.wasm.encoder import I32, V128
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
-from rlx_edge.compile.templates.contraction import (
-    LANES,
-    VECTOR_BYTES,
-    add_constant,
-)
+from rlx_edge.compile.templates.offsets import add_constant
+from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES
 from rlx_edge.compile.templates.words import Words
 
 ROWS = "rows"

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
-from rlx_edge.compile.templates.contraction import LANES, VECTOR_BYTES, Tile
 from rlx_edge.compile.templates.driver import Contraction, emit_driver, scratch_bytes
 from rlx_edge.compile.templates.finish import BATCH_CHANNEL, ROWS, EmitEpilogue, Output
+from rlx_edge.compile.templates.offsets import STRIDE
+from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES, Tile
 from rlx_edge.compile.templates.words import Words
 from rlx_edge.ir.dims import Dim, DimLike, as_dim, ceildiv
 
@@ -43,7 +44,7 @@ class Matmul:
     @property
     def contraction(self) -> Contraction:
         """What the driver is generated for."""
-        return Contraction("matmul", self.tile, "stride", Output(ROWS, self.extras))
+        return Contraction("matmul", self.tile, STRIDE, Output(ROWS, self.extras))
 
     @property
     def slots(self) -> tuple[str, ...]:

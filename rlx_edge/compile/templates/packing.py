@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from rlx_edge.compile.codegen.wasm.encoder import I32, V128
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
-from rlx_edge.compile.templates.contraction import LANES, VECTOR_BYTES, ZERO, add_constant
+from rlx_edge.compile.templates.contraction import ZERO
+from rlx_edge.compile.templates.offsets import add_constant
+from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES
 from rlx_edge.compile.templates.words import Words
 from rlx_edge.ir.dims import Dim, DimLike, as_dim, ceildiv
 

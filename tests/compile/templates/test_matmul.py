@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder
-from rlx_edge.compile.templates.contraction import STYLES, Tile, parse_tile, variants
 from rlx_edge.compile.templates.driver import SPREAD_BYTES
 from rlx_edge.compile.templates.matmul import Matmul, flops, packed_bytes
 from rlx_edge.compile.templates.packing import PanelPack
+from rlx_edge.compile.templates.tiles import TILES, Tile, choose_tile, parse_tile, variants
 from rlx_edge.ir.errors import RlxError
 from tests.kernel_host import KernelHost, assert_same_bits
 
-TILES = tuple(dict.fromkeys(tile.name for style in STYLES for tile in variants(style)))
+NAMES = tuple(dict.fromkeys(tile.name for style in TILES for tile in variants(style)))
 EXTRAS = ("full", "channel", "batch_channel", "scalar")
 
 
@@ -90,14 +90,14 @@ def normal(seed: int, *shape: int) -> np.ndarray:
 sizes = st.integers(1, 40)
 
 
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("tile", NAMES)
 @given(m=sizes, n=sizes, k=sizes, batch=st.sampled_from([(1, 1), (3, 3), (1, 2), (2, 1)]))
 def test_matmul_equals_the_chain(tile: str, m: int, n: int, k: int, batch: tuple[int, int]) -> None:
     a, b = normal(1, batch[0], m, k), normal(2, batch[1], k, n)
     assert_same_bits(run_matmul(tile, a, b), chain(a, b))
 
 
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("tile", NAMES)
 @given(m=st.integers(1, 60), n=st.integers(1, 30), k=st.integers(1, 9), slices=st.integers(1, 2))
 def test_epilogue_sees_every_operand_at_its_position(
     tile: str, m: int, n: int, k: int, slices: int
@@ -111,7 +111,7 @@ def test_epilogue_sees_every_operand_at_its_position(
     assert_same_bits(actual, expected)
 
 
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("tile", NAMES)
 @pytest.mark.parametrize(("m", "n", "k"), [(100, 20, 700), (7, 24, 9001), (50, 4, 1), (1, 83, 64)])
 def test_blocks_of_rows_and_long_chains(tile: str, m: int, n: int, k: int) -> None:
     assert k * 16 * 48 != SPREAD_BYTES
@@ -119,7 +119,7 @@ def test_blocks_of_rows_and_long_chains(tile: str, m: int, n: int, k: int) -> No
     assert_same_bits(run_matmul(tile, a, b), chain(a, b))
 
 
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("tile", NAMES)
 def test_special_values_follow_the_chain(tile: str) -> None:
     values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38, 1.5])
     rng = np.random.default_rng(11)
@@ -128,7 +128,7 @@ def test_special_values_follow_the_chain(tile: str) -> None:
     assert_same_bits(run_matmul(tile, a, b), chain(a, b))
 
 
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("tile", NAMES)
 def test_empty_chain_is_zero(tile: str) -> None:
     a, b = normal(1, 1, 5, 0), normal(1, 1, 0, 7)
     kernel, host = matmul_host(tile, False)
@@ -139,7 +139,7 @@ def test_empty_chain_is_zero(tile: str) -> None:
     assert_same_bits(result, np.zeros((1, 5, 7), np.float32))
 
 
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("tile", NAMES)
 def test_rows_of_a_may_be_strided_along_k(tile: str) -> None:
     """A transposed: element k of a row lies a row of the stored matrix further."""
     a, b = normal(1, 1, 11, 6), normal(2, 1, 6, 10)
@@ -175,7 +175,7 @@ def test_panels(k: int, n: int, slices: int, columns: int, transposed: bool) -> 
 
 
 def test_tile_names_round_trip_and_unknown_ones_are_refused() -> None:
-    for style in STYLES:
+    for style in TILES:
         for tile in variants(style):
             assert parse_tile(tile.name) == tile
     assert Tile("splat", 4, 2, 4).name == "splat4x8u4"
@@ -183,6 +183,17 @@ def test_tile_names_round_trip_and_unknown_ones_are_refused() -> None:
         parse_tile("spread9x9")
     with pytest.raises(RlxError, match="unknown emit style"):
         variants("spidermonkey")
+
+
+def test_few_columns_are_read_in_place() -> None:
+    for style in TILES:
+        assert choose_tile(style, None) == choose_tile(style, 1000) == variants(style)[0]
+        for columns in (1, 8, 16):
+            tile = choose_tile(style, columns)
+            assert tile.in_place
+            assert tile in variants(style)
+    with pytest.raises(RlxError, match="unknown emit style"):
+        choose_tile("spidermonkey", 8)
 
 
 def test_flops_count_multiplications_and_additions() -> None:

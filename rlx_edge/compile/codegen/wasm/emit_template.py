@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from rlx_edge.compile.codegen.wasm.emit_epilogue import epilogue
 from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
-from rlx_edge.compile.templates.contraction import parse_tile
 from rlx_edge.compile.templates.conv2d import Conv2d
 from rlx_edge.compile.templates.depthwise import Depthwise
 from rlx_edge.compile.templates.finish import EmitEpilogue
 from rlx_edge.compile.templates.matmul import Matmul
 from rlx_edge.compile.templates.packing import ChannelPack, PanelPack, WeightPack
+from rlx_edge.compile.templates.tiles import parse_tile
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.kernel import TemplateKernel
 

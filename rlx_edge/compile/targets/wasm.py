@@ -13,8 +13,7 @@ STYLES = ("v8", "cranelift")
 class WasmTarget:
     """Fixed-width SIMD on one thread; ``style`` is the engine family that kernels are tuned for.
 
-    ``v8`` reads the broadcast operand with ``v128.load32_splat``; ``cranelift`` packs it into
-    panels and broadcasts with ``i8x16.shuffle``. Both give the same bits.
+    They differ in the tiles of contractions (``templates/tiles.py``). Both give the same bits.
     """
 
     style: str = "cranelift"

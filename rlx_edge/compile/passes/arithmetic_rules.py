@@ -104,6 +104,19 @@ def clip_without_bounds(op: Op, rewriter: Rewriter) -> Value | None:
     return op.operands[0] if op.name == "rlxc::clip" and len(op.operands) == 1 else None
 
 
+def known_condition(op: Op, rewriter: Rewriter) -> Value | None:
+    """``where`` with a known condition is one of its operands, broadcast."""
+    condition = splat_value(op.operands[0]) if op.name == "rlxc::where" else None
+    if condition is None:
+        return None
+    chosen = op.operands[1 if condition else 2]
+    if chosen.type == op.result.type:
+        return chosen
+    return rewriter.op(
+        "rlxc::expand", [chosen], {"shape": op.result.type.shape}, hint=op.result.name
+    )
+
+
 def uniform_constant(op: Op, rewriter: Rewriter) -> Value | None:
     """A small constant whose elements are all equal is a splat."""
     constant = constant_of(rewriter.module, op.result) if op.name == "tensor::const" else None
@@ -138,6 +151,7 @@ RULES: tuple[Rule, ...] = (
     neutral_operand,
     involution,
     clip_without_bounds,
+    known_condition,
     uniform_constant,
     bias_as_sum,
 )

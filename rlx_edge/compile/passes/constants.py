@@ -26,14 +26,12 @@ class Bytes:
 
 
 def splat_value(value: Value) -> Number | None:
-    """The number that every element of a ``tensor::splat`` has, ``None`` for other values."""
+    """The number that every element of a ``tensor::splat`` has (an f32 as stored), else ``None``."""
     if value.producer is None or value.producer.name != SPLAT:
         return None
     number = value.producer.attrs["value"]
     assert isinstance(number, (bool, int, float))
-    if value.type.dtype is F32 and math.isfinite(number):
-        return round_f32(number)
-    return number
+    return round_f32(number) if value.type.dtype is F32 else number
 
 
 def constant_of(module: Module, value: Value) -> Constant | None:

@@ -26,7 +26,7 @@ class Bytes:
 
 
 def splat_value(value: Value) -> Number | None:
-    """The number that every element of a ``tensor::splat`` has (an f32 as stored), else ``None``."""
+    """The number that a ``tensor::splat`` repeats (an f32 as stored); ``None`` for others."""
     if value.producer is None or value.producer.name != SPLAT:
         return None
     number = value.producer.attrs["value"]

@@ -96,9 +96,7 @@ def tensor_types() -> st.SearchStrategy[TensorType]:
 
 # ---- names -----------------------------------------------------------------------------------
 
-TEXTS = st.text(
-    st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8
-)
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
 NAMES = st.one_of(
     st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True),
     st.sampled_from(["x", "1", "onnx::Add_12", "a.b", "x:0", 'quote"d', "back\\slash", "é"]),
@@ -184,10 +182,16 @@ def _step(draw: st.DrawFn, pool: list[Expr], scope: Sequence[Operand], reduction
         return unary(op.name, x)
     if x.dtype is INDEX and op.name in ("floordiv", "mod"):
         y = index(draw(st.integers(1, 9)))
-    return binary(op.name, x, y) if draw(st.booleans()) or op.name in (
-        "floordiv",
-        "mod",
-    ) else binary(op.name, y, x)
+    return (
+        binary(op.name, x, y)
+        if draw(st.booleans())
+        or op.name
+        in (
+            "floordiv",
+            "mod",
+        )
+        else binary(op.name, y, x)
+    )
 
 
 # ---- modules ---------------------------------------------------------------------------------
@@ -201,7 +205,10 @@ def modules(draw: st.DrawFn, *, placed: bool | None = None, max_ops: int = 10) -
     """A valid module with constants, sizes, guards, fused operations and, if wanted, placement."""
     names = draw(st.lists(NAMES, min_size=4, max_size=4, unique=True))
     shape = tuple(as_dim(item) for item in draw(st.sampled_from(_SHAPES)))
-    params = [Value(names[0], TensorType(F32, shape)), Value(names[1], TensorType(I64, (as_dim(2),)))]
+    params = [
+        Value(names[0], TensorType(F32, shape)),
+        Value(names[1], TensorType(I64, (as_dim(2),))),
+    ]
     function = Function(names[2], params, [], [])
     symbols = sorted({name for dim in shape for name in dim.symbols()})
     if draw(st.booleans()):

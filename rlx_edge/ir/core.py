@@ -22,11 +22,15 @@ SCHEMA_VERSION = "1.0"
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One tensor: ``name`` without ``%``, unique in its function; ``producer`` None = parameter."""
+    """One tensor: ``name`` without ``%``, unique in its function; ``producer`` None = parameter.
+
+    ``span`` is a parameter's place in the text; other values have their producer's.
+    """
 
     name: str
     type: TensorType
     producer: Op | None = field(default=None, repr=False)
+    span: Span | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"%{self.name}"
@@ -68,6 +72,7 @@ class Guard:
     relation: str
     right: Dim
     reason: str = ""
+    span: Span | None = field(default=None, repr=False, compare=False)
 
     def holds(self, env: dict[str, int]) -> bool:
         a, b = self.left.evaluate(env), self.right.evaluate(env)
@@ -86,6 +91,7 @@ class Binding:
     symbol: str
     parameter: str
     position: int
+    span: Span | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(eq=False, slots=True)
@@ -100,6 +106,8 @@ class Function:
     guards: list[Guard] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)
     """Public names of ``returns`` where they differ from the values' names (else empty)."""
+    span: Span | None = field(default=None, repr=False)
+    """The signature's place in the text."""
 
     def values(self) -> Iterator[Value]:
         """Parameters, then every result in order."""

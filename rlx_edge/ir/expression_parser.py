@@ -225,7 +225,7 @@ class _Reader:
     def take(self, kind: str | None = None) -> _Token:
         token = self.token
         if kind is not None and token.kind != kind:
-            self.fail(token, "the expression does not go on like this", _shown(token), repr(kind))
+            self.fail(token, "unexpected text in an expression", _shown(token), repr(kind))
         self.position = min(self.position + 1, len(self.tokens) - 1)
         return token
 

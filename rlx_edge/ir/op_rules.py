@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import Expr, round_f32
 from rlx_edge.ir.expression_check import epilogue_problems
-from rlx_edge.ir.expression_text import literal_dtype_ok
+from rlx_edge.ir.expression_text import literal_dtype_ok, number_text
 from rlx_edge.ir.opdef import InferContext, OpDef
 from rlx_edge.ir.ops import (
     OPS,
@@ -25,7 +26,7 @@ from rlx_edge.ir.ops import (
     root_operand_count,
 )
 from rlx_edge.ir.size_scope import SizeScope
-from rlx_edge.ir.spelling import right_attribute, right_operator, right_value
+from rlx_edge.ir.spelling import near_operators, right_attribute, right_operator, right_value
 from rlx_edge.ir.token_reader import INTEGER_RANGE
 from rlx_edge.ir.types import F64, I32, I64, DType, TensorType
 
@@ -55,7 +56,8 @@ def op_problems(op: Op, sizes: SizeScope, placed: bool) -> Iterator[Report]:
             "op.unknown",
             "unknown operator",
             op.name,
-            part="operator",
+            None if right else near_operators(op.name, OPS),
+            "operator",
             hint=f"the right spelling is {right}" if right else None,
         )
         return
@@ -165,13 +167,16 @@ def _type_problems(op: Op, definition: OpDef, sizes: SizeScope) -> Iterator[Repo
                 return
         inferred = infer_type(op.name, types, op.attrs)
     except RlxError as error:
-        yield Report(
-            error.code, error.what, error.found, error.allowed, "operator", notes=_notes(op)
-        )
+        part = _blamed(error.what, definition)
+        yield Report(error.code, error.what, error.found, error.allowed, part, notes=_notes(op))
         return
     if inferred != stated and not _may_state(op, inferred, stated):
         yield Report(
-            "op.type", f"{op.results[0]} has another type", stated, inferred, notes=_notes(op)
+            "op.type",
+            f"{op.results[0]} has another type than this operation gives",
+            stated,
+            inferred,
+            notes=_notes(op),
         )
 
 
@@ -191,7 +196,10 @@ def _stated_problems(op: Op, stated: TensorType) -> Iterator[Report]:
             not boolean and (large or not literal_dtype_ok(value, stated.dtype))
         ):
             yield Report(
-                "op.type", f"the value is not of type {stated.dtype}", value, part="attribute value"
+                "op.type",
+                f"the value is not of type {stated.dtype}",
+                number_text(value),
+                part="attribute value",
             )
 
 
@@ -202,6 +210,13 @@ def _may_state(op: Op, inferred: TensorType, stated: TensorType) -> bool:
     values = op.attrs["values"]
     scalar = stated.rank == 0 and isinstance(values, tuple) and len(values) == 1
     return scalar or stated.shape == inferred.shape
+
+
+def _blamed(what: str, definition: OpDef) -> str:
+    """The attribute that a message of inference speaks of, or the operator."""
+    words = re.findall(r"\w+", what)
+    named = next((item.name for item in definition.attrs if item.name in words), None)
+    return "operator" if named is None else f"attribute {named}"
 
 
 def _notes(op: Op) -> tuple[str, ...]:

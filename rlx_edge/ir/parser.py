@@ -42,7 +42,7 @@ from rlx_edge.ir.lexer import HEADER, Token
 from rlx_edge.ir.opdef import InferContext, OpDef
 from rlx_edge.ir.ops import OPS, check_operands, count_root_operands, is_fused, lookup
 from rlx_edge.ir.source import OpSpan, SourceFile, Span
-from rlx_edge.ir.spelling import right_attribute, right_operator
+from rlx_edge.ir.spelling import near_operators, right_attribute, right_operator
 from rlx_edge.ir.token_reader import TokenReader, shown
 from rlx_edge.ir.types import F64, DType, TensorType
 
@@ -87,15 +87,15 @@ class _ModuleReader(TokenReader):
         return Module(function.name, function, version=version.text)
 
     def function(self) -> Function:
-        self.keyword("func")
+        first = self.keyword("func")
         name = self.expect("function", "the function's name, @name").text
         self.expect("(")
         params = self.items(")", self.parameter)
         self.expect("->")
         self.expect("(")
         outputs = self.items(")", self.output)
+        function = Function(name, params, [], [], span=self.since(first))
         self.expect("{")
-        function = Function(name, params, [], [])
         function.output_names = self.output_names(outputs)
         self.conditions(function)
         while self.token.kind in ("value", "op"):
@@ -116,7 +116,9 @@ class _ModuleReader(TokenReader):
     def parameter(self) -> Value:
         name = self.expect("value", "a parameter, %name: type")
         self.expect(":", "':' and the parameter's type")
-        return self.define(name, self.type())
+        value = self.define(name, self.type())
+        value.span = self.since(name)
+        return value
 
     def output(self) -> tuple[str | None, TensorType, Span]:
         """An output's public name, where given, and its type."""
@@ -140,17 +142,18 @@ class _ModuleReader(TokenReader):
     def conditions(self, function: Function) -> None:
         """Bindings and guards; they also settle which names are sizes."""
         while self.at("name", "bind") or self.at("name", "guard"):
-            if self.take().text == "bind":
-                function.bindings.append(self.binding())
+            first = self.take()
+            if first.text == "bind":
+                function.bindings.append(self.binding(first))
             else:
-                function.guards.append(self.guard())
+                function.guards.append(self.guard(first))
         sizes = {binding.symbol: None for binding in function.bindings}
         for param in function.params:
             for dim in param.type.shape:
                 sizes.update(dict.fromkeys(dim.symbols()))
         self.sizes = tuple(sizes)
 
-    def binding(self) -> Binding:
+    def binding(self, first: Token) -> Binding:
         name = self.expect("name", "the name of the value symbol")
         try:
             symbol(name.text)
@@ -161,9 +164,9 @@ class _ModuleReader(TokenReader):
         self.expect("[")
         position = self.expect("int", "the element's position").text
         self.expect("]")
-        return Binding(name.text, parameter.name, int(position))
+        return Binding(name.text, parameter.name, int(position), self.since(first))
 
-    def guard(self) -> Guard:
+    def guard(self, first: Token) -> Guard:
         left = self.dim()
         if self.token.kind not in GUARD_RELATIONS:
             self.unexpected(GUARD_RELATIONS, _division_hint(self.token))
@@ -175,7 +178,7 @@ class _ModuleReader(TokenReader):
             self.expect("=")
             reason = self.string()
             self.expect("}")
-        return Guard(left, relation, right, reason)
+        return Guard(left, relation, right, reason, self.since(first))
 
     def returns(
         self, function: Function, outputs: list[tuple[str | None, TensorType, Span]]
@@ -284,7 +287,7 @@ class _ModuleReader(TokenReader):
                     name,
                     error.what,
                     name.text,
-                    None if right else error.allowed,
+                    None if right else near_operators(name.text, OPS),
                     hint=f"the right spelling is {right}" if right else None,
                     code="parse.operator",
                 )

@@ -34,7 +34,7 @@ def print_module(module: Module, *, locations: bool = False) -> str:
 
 def function_lines(function: Function, *, locations: bool = False) -> Iterable[str]:
     """``func @name(…) -> (…) {`` to ``}``, one operation a line unless it is too long."""
-    yield f"{_signature(function)} {{"
+    yield f"{signature_text(function)} {{"
     for binding in function.bindings:
         yield f"  {binding_text(binding)}"
     for guard in function.guards:
@@ -47,7 +47,8 @@ def function_lines(function: Function, *, locations: bool = False) -> Iterable[s
     yield "}"
 
 
-def _signature(function: Function) -> str:
+def signature_text(function: Function) -> str:
+    """``func @name(…) -> (…)``."""
     params = ", ".join(f"{value_text(param)}: {param.type}" for param in function.params)
     types = [str(value.type) for value in function.returns]
     if function.output_names:

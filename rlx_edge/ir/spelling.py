@@ -43,6 +43,8 @@ VALUES: dict[str, str] = {
 }
 """Attribute values, keys in lower case."""
 
+MAX_OFFERED = 6
+
 OPERATORS: dict[str, str] = {
     "conv": "conv2d",
     "gemm": "matmul",
@@ -71,7 +73,20 @@ def right_operator(name: str, known: Iterable[str]) -> str | None:
         for prefix in dict.fromkeys((dialect, "rlxc", "tensor", "comm")):
             if candidate is not None and f"{prefix}::{candidate}" in choices:
                 return f"{prefix}::{candidate}"
-    return _near(name, choices)
+    by_base = {choice.partition("::")[2]: choice for choice in choices}
+    near = _near(base, list(by_base), 0.75)
+    return by_base[near] if near is not None else None
+
+
+def near_operators(name: str, known: Iterable[str]) -> list[str]:
+    """What to offer for an operator without a near miss: dialects, or a few of its dialect."""
+    dialects = dict.fromkeys(choice.partition("::")[0] for choice in known)
+    dialect, _, base = name.partition("::")
+    if dialect not in dialects:
+        return [f"{each}::…" for each in dialects]
+    bases = [choice.partition("::")[2] for choice in known if choice.startswith(f"{dialect}::")]
+    near = difflib.get_close_matches(base, bases, MAX_OFFERED, 0.0)
+    return [*(f"{dialect}::{each}" for each in near), "…"]
 
 
 def _right(name: str, known: Iterable[str], renamed: dict[str, str]) -> str | None:
@@ -85,5 +100,5 @@ def _right(name: str, known: Iterable[str], renamed: dict[str, str]) -> str | No
     return _near(name, choices)
 
 
-def _near(name: str, choices: list[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, choices, 1, 0.6)), None)
+def _near(name: str, choices: list[str], cutoff: float = 0.6) -> str | None:
+    return next(iter(difflib.get_close_matches(name, choices, 1, cutoff)), None)

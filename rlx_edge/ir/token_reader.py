@@ -66,9 +66,7 @@ class TokenReader:
     def unexpected(self, allowed: object, hint: str | None = None) -> NoReturn:
         if hint is None and self.token.kind in ("//", "%") and self.lexer.depth:
             hint = "inside brackets // divides dims; a comment starts outside of them"
-        self.fail(
-            self.token, "the text does not go on like this", shown(self.token), allowed, hint=hint
-        )
+        self.fail(self.token, "unexpected text", shown(self.token), allowed, hint=hint)
 
     def fail(
         self,

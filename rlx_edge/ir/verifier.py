@@ -15,9 +15,16 @@ from rlx_edge.ir.core import GUARD_RELATIONS, SCHEMA_VERSION, Binding, Function,
 from rlx_edge.ir.errors import VerifyError
 from rlx_edge.ir.lexer import MAX_NAME
 from rlx_edge.ir.op_rules import Report, op_problems
-from rlx_edge.ir.printer import attribute_items, op_text
+from rlx_edge.ir.printer import (
+    attribute_items,
+    binding_text,
+    guard_text,
+    op_text,
+    signature_text,
+    value_text,
+)
 from rlx_edge.ir.size_scope import SizeScope
-from rlx_edge.ir.source import OpSpan
+from rlx_edge.ir.source import OpSpan, Span
 
 MAX_FINDINGS = 20
 NEIGHBOURS = 5
@@ -91,11 +98,25 @@ class _Check:
         return self.module.function
 
     def finding(
-        self, code: str, what: str, found: object = None, allowed: object = None
+        self,
+        code: str,
+        what: str,
+        found: object = None,
+        allowed: object = None,
+        *,
+        span: Span | None = None,
+        line: str = "",
     ) -> VerifyError:
-        """About the function as a whole."""
-        where = f"@{self.function.name}"
-        return VerifyError(code, what, found=found, allowed=allowed, where=where)
+        """About a part of the function: at its place in the text, or with the ``line`` printed."""
+        excerpt = f"  {line}\n  {'^' * len(line)}" if line and len(line) <= MAX_SHOWN else line
+        return VerifyError(
+            code,
+            what,
+            found=found,
+            allowed=allowed,
+            where=f"@{self.function.name}" if span is None else str(span),
+            excerpt=excerpt if span is None else span.excerpt(),
+        )
 
     def at_op(self, op: Op, report: Report) -> VerifyError:
         """About one operation, or one part of it."""
@@ -166,10 +187,14 @@ def _version(check: _Check) -> Iterator[VerifyError]:
 
 
 def _parameters(check: _Check) -> Iterator[VerifyError]:
-    def say(report: Report) -> VerifyError:
-        return check.finding(report.code, report.what, report.found, report.allowed)
-
     for param in check.function.params:
+
+        def say(report: Report, param: Value = param) -> VerifyError:
+            line = f"{value_text(param)}: {param.type}"
+            return check.finding(
+                report.code, report.what, report.found, report.allowed, span=param.span, line=line
+            )
+
         yield from _value(check, param, say)
         if param.producer is not None:
             yield check.finding("value.parameter", f"parameter {param} has a producer")
@@ -179,48 +204,53 @@ def _conditions(check: _Check) -> Iterator[VerifyError]:
     bound: set[str] = set()
     sizes = check.function.size_symbols()
     for binding in check.function.bindings:
-        yield from _binding(check, binding)
+        line = binding_text(binding)
+        for code, what, found, allowed in _binding_problems(check, binding):
+            yield check.finding(code, what, found, allowed, span=binding.span, line=line)
         if binding.symbol in bound or binding.symbol in sizes:
             yield check.finding(
-                "bind.symbol", "a value symbol has one meaning", f"{binding.symbol} twice"
+                "bind.symbol",
+                "a value symbol has one meaning",
+                f"{binding.symbol} twice",
+                span=binding.span,
+                line=line,
             )
         bound.add(binding.symbol)
     for guard in check.function.guards:
+        line = guard_text(guard)
         if guard.relation not in GUARD_RELATIONS:
             yield check.finding(
-                "guard.relation", "unknown relation", guard.relation, GUARD_RELATIONS
+                "guard.relation",
+                "unknown relation",
+                guard.relation,
+                GUARD_RELATIONS,
+                span=guard.span,
+                line=line,
             )
         for dim in (guard.left, guard.right):
             problem = check.sizes.dim_problem(dim)
             if problem:
-                yield check.finding("guard.dim", f"guard {guard}: {problem}")
+                yield check.finding("guard.dim", problem, span=guard.span, line=line)
 
 
-def _binding(check: _Check, binding: Binding) -> Iterator[VerifyError]:
+def _binding_problems(check: _Check, binding: Binding) -> Iterator[tuple[str, str, object, object]]:
     if binding.symbol.startswith("_"):
-        yield check.finding("bind.symbol", "a symbol must not start with _", binding.symbol)
+        yield "bind.symbol", "a symbol must not start with _", binding.symbol, None
     by_name = {param.name: param.type for param in check.function.params}
     type = by_name.get(binding.parameter)
     if type is None:
-        yield check.finding(
-            "bind.parameter",
-            f"{binding.symbol} is bound to something that is not a parameter",
-            f"%{binding.parameter}",
-            [f"%{name}" for name in by_name],
-        )
+        what = f"{binding.symbol} is bound to something that is not a parameter"
+        found, allowed = f"%{binding.parameter}", [f"%{name}" for name in by_name]
+        yield "bind.parameter", what, found, allowed
         return
     if not type.dtype.is_integer and type.dtype.kind != "bool":
-        yield check.finding(
-            "bind.parameter", f"{binding.symbol} must be bound to integers", type, "an integer type"
-        )
+        what = f"{binding.symbol} must be bound to integers"
+        yield "bind.parameter", what, type, "an integer type"
     size = type.size
     if binding.position < 0 or (size.is_constant and binding.position >= size.value):
-        yield check.finding(
-            "bind.position",
-            f"{binding.symbol} is bound to an element that does not exist",
-            f"%{binding.parameter}[{binding.position}]",
-            f"an element of {type}",
-        )
+        what = f"{binding.symbol} is bound to an element that does not exist"
+        place = f"%{binding.parameter}[{binding.position}]"
+        yield "bind.position", what, place, f"an element of {type}"
 
 
 # ---- values ----------------------------------------------------------------------------------
@@ -291,14 +321,19 @@ def is_placed(function: Function) -> bool:
 
 def _returns(check: _Check) -> Iterator[VerifyError]:
     function = check.function
+
+    def say(code: str, what: str, found: object = None, allowed: object = None) -> VerifyError:
+        line = signature_text(function)
+        return check.finding(code, what, found, allowed, span=function.span, line=line)
+
     if not function.returns:
-        yield check.finding("return.none", "a function returns at least one value")
+        yield say("return.none", "a function returns at least one value")
     for value in function.returns:
         if value not in check.defined:
-            yield check.finding("value.undefined", f"the returned {value} is not defined")
+            yield say("value.undefined", f"the returned {value} is not defined")
     names = function.output_names
     if names and len(names) != len(function.returns):
-        yield check.finding(
+        yield say(
             "return.names",
             "there are not as many output names as outputs",
             len(names),
@@ -307,9 +342,9 @@ def _returns(check: _Check) -> Iterator[VerifyError]:
     for position, name in enumerate(names):
         problem = name_problem(name)
         if problem:
-            yield check.finding("return.names", f"an output's name {problem}")
+            yield say("return.names", f"an output's name {problem}")
         if name in names[:position]:
-            yield check.finding("return.names", "two outputs have one name", repr(name))
+            yield say("return.names", "two outputs have one name", repr(name))
 
 
 # ---- constants -------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from rlx_edge.ir.expression import Expr, walk
-from rlx_edge.ir.types import DTYPES
 
 NUMPY: dict[str, Any] = {
     "f32": np.float32, "f64": np.float64, "f16": np.float16, "i8": np.int8, "i16": np.int16,
@@ -42,11 +41,16 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def evaluate(expr: Expr, operands: Mapping[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """``expr`` of primitive operators, with whole arrays in place of the loads of each slot."""
+    """``expr`` of primitive operators, with whole arrays in place of the loads of each slot.
+
+    Where a load reads does not matter.
+    """
     values: dict[Expr, Any] = {}
     with np.errstate(all="ignore"):
         for node in walk(expr):
-            args = [values[arg] for arg in node.args]
+            if node.op == "index":
+                continue
+            args = [values[arg] for arg in node.args] if node.op != "load" else []
             dtype = NUMPY[node.dtype.name]
             if node.op == "const":
                 value = dtype(node.attr)
@@ -59,5 +63,4 @@ def evaluate(expr: Expr, operands: Mapping[int, np.ndarray[Any, Any]]) -> np.nda
             else:
                 value = OPERATORS[node.op](*args)
             values[node] = np.asarray(value, dtype=dtype)
-    assert expr.dtype.name in DTYPES
     return np.asarray(values[expr])

@@ -136,7 +136,7 @@ def limits(dtype: DType) -> tuple[int, int]:
 
 
 def packed(dtype: DType) -> Callable[[Any], Vector]:
-    """Collects values into a vector of ``dtype``: floats round, integers wrap, bool and index stay."""
+    """Collects values into a vector of ``dtype``: floats round, integers wrap, others stay."""
     if dtype is INDEX or dtype is BOOL:
         return list
     if dtype is F16:

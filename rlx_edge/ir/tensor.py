@@ -10,7 +10,7 @@ from math import prod
 from typing import TypeAlias
 
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.types import BF16, BOOL, F16, F32, DType
+from rlx_edge.ir.types import BF16, BOOL, F16, DType
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview | array[int] | array[float]"
 Elements: TypeAlias = "array[int] | array[float]"
@@ -82,7 +82,7 @@ class Tensor:
 
 def from_values(dtype: DType, shape: Sequence[int], values: Iterable[Number]) -> Tensor:
     """A tensor of values that fit ``dtype``; floats are rounded to it."""
-    return store(dtype, tuple(shape), array(ARRAY_CODE[dtype.name], values))  # type: ignore[arg-type]
+    return store(dtype, tuple(shape), array(ARRAY_CODE[dtype.name], values))
 
 
 def store(dtype: DType, shape: tuple[int, ...], elements: Elements) -> Tensor:
@@ -113,18 +113,3 @@ def bfloat16_bits(bits: int) -> int:
 def zeros(dtype: DType, shape: tuple[int, ...]) -> Tensor:
     """A tensor of zeros."""
     return Tensor(dtype, shape, bytes(prod(shape) * dtype.bytes))
-
-
-__all__ = [
-    "ARRAY_CODE",
-    "F32",
-    "Buffer",
-    "Elements",
-    "Number",
-    "Tensor",
-    "bfloat16_bits",
-    "from_values",
-    "half_bytes",
-    "store",
-    "zeros",
-]

@@ -198,6 +198,31 @@ def test_blocks_of_pixels_cross_images(tile: str) -> None:
     check(tile, (BLOCKED, BLOCKED), Case(3, 68, 20, 9, 7, geometry, none, none, none), True)
 
 
+@given(
+    groups=st.integers(1, 3),
+    n=st.integers(1, 18),
+    channels=st.integers(1, 9),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    columns=st.sampled_from([4, 8, 12, 16]),
+    blocked=st.booleans(),
+)
+def test_packed_weights(
+    groups: int, n: int, channels: int, kernel: tuple[int, int], columns: int, blocked: bool
+) -> None:
+    """[group][panel][channel block, row, column, channel][output channel], pads +0."""
+    w = normal(7, groups * n, channels, *kernel)
+    padded = np.zeros((groups, -(-n // 4) * 4, -(-channels // 4) * 4, *kernel), np.float32)
+    padded[:, :n, :channels] = w.reshape(groups, n, channels, *kernel)
+    panels = []
+    for group in padded:
+        for start in range(0, group.shape[0], columns):
+            panel = group[start : start + columns]
+            for block in range(0, panel.shape[1], 4):
+                depth = 4 if blocked else min(4, channels - block)
+                panels.append(panel[:, block : block + depth].transpose(2, 3, 1, 0).reshape(-1))
+    assert_same_bits(packed(w, groups, columns, blocked), np.concatenate(panels))
+
+
 def test_layouts_and_borders_are_checked() -> None:
     kernel = Conv2d(variants("v8")[0], BLOCKED, BLOCKED)
     padded = Geometry((3, 3), padding=(1, 1, 1, 1))

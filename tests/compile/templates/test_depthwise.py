@@ -112,6 +112,15 @@ def test_blocks_of_pixels_cross_images(form: tuple[int, int]) -> None:
     check(Case(3, 10, 10, 9, 7, geometry, none, none, none), True, form)
 
 
+@given(channels=st.integers(1, 9), kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)))
+def test_packed_weights(channels: int, kernel: tuple[int, int]) -> None:
+    w = normal(7, channels, 1, *kernel)
+    padded = np.zeros((-(-channels // 4) * 4, *kernel), np.float32)
+    padded[:channels] = w[:, 0]
+    blocks = padded.reshape(-1, 4, *kernel).transpose(0, 2, 3, 1)
+    assert_same_bits(packed(w), np.ascontiguousarray(blocks).reshape(-1))
+
+
 def test_form_follows_the_geometry() -> None:
     forms = {
         Geometry((3, 3)): (3, 1),

@@ -41,7 +41,7 @@ from rlx_edge.ir.lexer import MAX_DIGITS, unquote
 from rlx_edge.ir.source import SourceFile, Span
 from rlx_edge.ir.types import BOOL, DTYPES, DType, TensorType
 
-MAX_LENGTH = 1 << 18
+MAX_LENGTH = 1 << 20
 """Characters of one expression."""
 MAX_NESTING = 64
 """Brackets, calls and prefix signs inside one another."""

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from bench import reference_loop
 from bench.layers import Layer
-from rlx_edge.compile.compiler import compile_module
-from rlx_edge.compile.targets.wasm import WasmTarget
+from rlx_edge.compile import WasmTarget, compile_module
 from rlx_edge.ir.onnx.importer import import_model
 from rlx_edge.ir.plan import evaluate
 from rlx_edge.ir.program import Program

@@ -7,7 +7,7 @@ for good. Both say which inputs and outputs they have before anything is compile
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -21,7 +21,6 @@ from rlx_edge.ir.module_file import load_module
 from rlx_edge.ir.onnx.bytes import ByteSource, FileSource, MemorySource
 from rlx_edge.ir.onnx.importer import as_model, declared_parameters, import_model
 from rlx_edge.ir.onnx.model import OnnxModel, ValueInfo
-from rlx_edge.ir.onnx.parameters import MAX_VALUE_ELEMENTS
 from rlx_edge.ir.onnx.parameters import MAX_VALUE_ELEMENTS
 from rlx_edge.ir.parser import parse_module
 from rlx_edge.ir.program import Port
@@ -133,10 +132,11 @@ class TextSource:
         ]
 
 
-def open_source(model: ModelLike) -> ModelSource:
+def open_source(model: ModelLike, inspect: Callable[[Module], None] | None = None) -> ModelSource:
     """The source of a path, bytes, a ``ByteSource``, records or a module.
 
     What the content is decides, not the file's name; only ``.rlx`` always means IR text.
+    ``inspect`` sees IR text from a file once it is parsed, before it is verified.
     ``ModelError`` and ``ParseError`` for files that are neither, ``InputError`` ``session.model``
     for another kind of argument.
     """
@@ -147,7 +147,8 @@ def open_source(model: ModelLike) -> ModelSource:
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         if path.suffix == TEXT_SUFFIX or is_text(FileSource(path)):
-            return TextSource(load_module(path, check_digests=True), path.name, checked=True)
+            module = load_module(path, check_digests=True, inspect=inspect)
+            return TextSource(module, path.name, checked=True)
         return OnnxSource(as_model(path))
     if isinstance(model, (bytes, bytearray, memoryview)):
         return _of_bytes(MemorySource(model))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +17,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from rlx_edge.compile import CompiledModule, WasmTarget, compile_module, place_module
+from rlx_edge.compile import (
+    CompiledModule,
+    WasmTarget,
+    compile_module,
+    is_placed,
+    place_module,
+)
 from rlx_edge.devices import resolve_device
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.devices import Device
@@ -79,7 +86,8 @@ class InferenceSession:
         self._tell: Step = progress or _silent
         self._target = WasmTarget(style)
         self._tell("read")
-        self._source: ModelSource = open_source(model)
+        inspect = None if program is None else partial(check_source, program)
+        self._source: ModelSource = open_source(model, inspect)
         self._output_names = [arg.name for arg in self._source.outputs()]
         folder = cache_folder() if cache is True else cache or None
         self._cache = ModuleCache(folder)
@@ -245,9 +253,9 @@ class InferenceSession:
 
     def _bound(self, program: Program) -> CompiledModule:
         """The program with the module it was made from; ``DigestError`` if that is another."""
-        placed = place_module(
-            self._source.module({}, {}), device=str(self._device), progress=self._tell
-        )
+        module = self._source.module({}, {})
+        check_source(program, module)
+        placed = place_module(module, device=str(self._device), progress=self._tell)
         check_digests(program, placed)
         return CompiledModule(placed, program)
 
@@ -327,6 +335,13 @@ class _Variant:
         self.program = compiled.program
         self.runner = runner
         self.checker = FeedChecker(self.program.inputs, self.program.bindings)
+
+
+def check_source(program: Program, module: Module) -> None:
+    """``DigestError`` with both digests unless ``program`` was compiled from ``module``, which
+    need not be verified yet."""
+    made_from = program.ir_digest if is_placed(module.function) else program.source_digest
+    check_digest(f"the program and the IR '{module.name}'", made_from, module_digest(module))
 
 
 def check_digests(program: Program, placed: Module) -> None:

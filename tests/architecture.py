@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = "rlx_edge"
-COMPILER_ENTRY = "rlx_edge.compile.compiler"
+COMPILER_ENTRY = "rlx_edge.compile"
 
 SOFT_LINES = 400
 HARD_LINES = 800
@@ -28,8 +28,8 @@ TABLES = frozenset({"rlx_edge/compile/codegen/wasm/instructions.py"})
 class Rule:
     """What one package may import beside itself: packages here, and third-party modules.
 
-    `compiler` says how much of `rlx_edge.compile` is open: "none", "entry" (only the module
-    COMPILER_ENTRY) or "all".
+    `compiler` says how much of `rlx_edge.compile` is open: "none", "entry" (only the names
+    of the package itself) or "all".
     """
 
     packages: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ def forbidden(package: str, rule: Rule, target: str) -> str | None:
     if wanted == "compile":
         if rule.compiler == "all" or (rule.compiler == "entry" and target == COMPILER_ENTRY):
             return None
-        limit = f"; only {COMPILER_ENTRY} is open" if rule.compiler == "entry" else ""
+        limit = f"; only {COMPILER_ENTRY} itself is open" if rule.compiler == "entry" else ""
         return f"{shown} imports {target}{limit or '; compile is closed to it'}"
     if wanted in rule.packages:
         return None

@@ -42,7 +42,10 @@ def compile_module(
     """
     tell = progress or _silent
     placed = place_module(module, device=device, progress=tell)
-    return CompiledModule(placed, compile_placed(placed, target, hints=hints, progress=tell))
+    program = compile_placed(
+        placed, target, hints=hints, progress=tell, source_digest=module_digest(module)
+    )
+    return CompiledModule(placed, program)
 
 
 def place_module(
@@ -61,8 +64,12 @@ def compile_placed(
     *,
     hints: Mapping[str, int] | None = None,
     progress: Progress | None = None,
+    source_digest: str | None = None,
 ) -> Program:
-    """Lower, plan and emit a placed module; no graph pass runs."""
+    """Lower, plan and emit a placed module; no graph pass runs.
+
+    ``source_digest`` is that of the module before the passes, where there was one.
+    """
     tell = progress or _silent
     wasm_target = target or WasmTarget()
     tell("lower")
@@ -73,8 +80,10 @@ def compile_placed(
     wasm = emit_module(linked.kernels, wasm_target)
     function = placed.function
     names = function.output_names or [value.name for value in function.returns]
+    ir_digest = module_digest(placed)
     return Program(
-        ir_digest=module_digest(placed),
+        ir_digest=ir_digest,
+        source_digest=source_digest or ir_digest,
         target=wasm_target.name,
         kernels_digest="sha256:" + hashlib.sha256(wasm).hexdigest(),
         wasm=wasm,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -29,16 +30,20 @@ def load_module(
     weights: Weights = "required",
     check_digests: bool = False,
     strict: bool = False,
+    inspect: Callable[[Module], None] | None = None,
 ) -> Module:
     """The verified module of an IR file.
 
     ``weights``: ``required`` reads the sidecar of a module that has constants, ``optional`` does
     so where there is one, ``ignored`` gives a module without the bytes of its constants.
-    ``check_digests`` reads and checks them all. Raises ``ParseError``, ``VerifyError`` (with
+    ``check_digests`` reads and checks them all. ``inspect`` sees the parsed module before it is
+    verified, and may refuse it. Raises ``ParseError``, ``VerifyError`` (with
     ``excerpt``), ``ModelError``, ``DigestError``, ``LimitError``.
     """
     file = Path(path)
     module = parse_module(read_text(file), str(path))
+    if inspect is not None:
+        inspect(module)
     wanted = weights == "required" or (weights == "optional" and sidecar_path(file).exists())
     if wanted and constant_types(module):
         verify(module)

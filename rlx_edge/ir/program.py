@@ -49,6 +49,9 @@ class Program:
     """
 
     ir_digest: str
+    """Of the placed IR that was lowered."""
+    source_digest: str
+    """Of the IR that was given to the compiler: the same where that was placed already."""
     target: str
     kernels_digest: str
     wasm: bytes

@@ -63,6 +63,7 @@ def _body(program: Program) -> Json:
     plan = program.plan
     return {
         "ir_digest": program.ir_digest,
+        "source_digest": program.source_digest,
         "target": program.target,
         "kernels_digest": program.kernels_digest,
         "inputs": [[port.name, str(port.type)] for port in program.inputs],
@@ -160,6 +161,7 @@ class _ProgramReader:
         plan = self.plan(get("plan"))
         program = Program(
             ir_digest=self.text(get("ir_digest"), "ir_digest"),
+            source_digest=self.text(get("source_digest"), "source_digest"),
             target=self.text(get("target"), "target"),
             kernels_digest=self.text(get("kernels_digest"), "kernels_digest"),
             wasm=self.binary(get("wasm")),

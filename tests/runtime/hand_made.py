@@ -115,6 +115,7 @@ DIGEST = "sha256:" + hashlib.sha256(WEIGHTS.tobytes()).hexdigest()
 
 PROGRAM = Program(
     ir_digest="sha256:" + "0" * 64,
+    source_digest="sha256:" + "0" * 64,
     target="wasm32-simd128-cranelift",
     kernels_digest="sha256:" + hashlib.sha256(WASM).hexdigest(),
     wasm=WASM,
@@ -185,7 +186,8 @@ def module() -> Module:
 
 def program() -> Program:
     """The program bound to ``module()``."""
-    return replace(PROGRAM, ir_digest=module_digest(module()), guards=tuple(_GUARDS))
+    digest = module_digest(module())
+    return replace(PROGRAM, ir_digest=digest, source_digest=digest, guards=tuple(_GUARDS))
 
 
 _GUARDS = [Guard(as_dim("k"), "<", as_dim(100), "a small k")]

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 from rlx_edge.ir.core import Module
-from rlx_edge.ir.errors import DigestError
+from rlx_edge.ir.messages import failure
 from rlx_edge.ir.printer import print_module
 
 PREFIX = "sha256:"
@@ -28,10 +28,4 @@ def module_digest(module: Module) -> str:
 def check_digest(what: str, expected: str, found: str, *, where: str | None = None) -> None:
     """``DigestError`` ``digest.mismatch`` with both digests unless they are the same."""
     if expected != found:
-        raise DigestError(
-            "digest.mismatch",
-            f"{what} do not belong together",
-            found=found,
-            allowed=expected,
-            where=where,
-        )
+        raise failure("digest.mismatch", where=where, what=what, found=found, expected=expected)

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rlx_edge.ir.errors import GuardError, LimitError
+from rlx_edge.ir.messages import failure
 
 OPCODES = ("const", "symbol", "add", "sub", "mul", "floordiv", "mod", "max", "min")
 RELATIONS = ("==", "!=", "<=", ">=", "<", ">")
@@ -74,19 +74,12 @@ def evaluate(program: PlanProgram, env: Mapping[str, int]) -> Plan:
     values = run_instructions(program, env)
     for guard in program.guards:
         if not relation_holds(values[guard.left], guard.relation, values[guard.right]):
-            raise GuardError(
-                "plan.guard",
-                f"these sizes need another variant: {guard.text} does not hold",
-                found=f"{values[guard.left]} and {values[guard.right]}",
+            raise failure(
+                "plan.guard", text=guard.text, left=values[guard.left], right=values[guard.right]
             )
     peak = values[program.peak]
     if peak > MEMORY_LIMIT:
-        raise LimitError(
-            "plan.memory",
-            "the model needs more memory than WebAssembly has at these sizes",
-            found=f"{peak} bytes",
-            allowed=f"at most {MEMORY_LIMIT} bytes",
-        )
+        raise failure("plan.memory", nbytes=peak, limit=MEMORY_LIMIT)
     words = array("i", program.words)
     for position, value in program.writes:
         number = values[value]
@@ -127,9 +120,9 @@ def run_instructions(program: PlanProgram, env: Mapping[str, int]) -> list[int]:
 
 def relation_holds(a: int, relation: str, b: int) -> bool:
     """Whether ``a relation b`` for one of ``RELATIONS``."""
-    return {
-        "==": a == b, "!=": a != b, "<=": a <= b, ">=": a >= b, "<": a < b, ">": a > b
-    }[relation]
+    return {"==": a == b, "!=": a != b, "<=": a <= b, ">=": a >= b, "<": a < b, ">": a > b}[
+        relation
+    ]
 
 
 def _placement(values: Sequence[int], entry: tuple[int, tuple[int, ...]]) -> Placement:

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rlx_edge.ir.errors import DeviceError
+from rlx_edge.ir.errors import DeviceError, RlxError
+from rlx_edge.ir.messages import failure
 from rlx_edge.ir.types import DType
 from rlx_edge.runtime.arrays import numpy_dtype
 
@@ -54,14 +55,9 @@ class HostStorage:
         self._bytes = None
 
 
-def memory_range(address: int, nbytes: int, size: int) -> DeviceError:
+def memory_range(address: int, nbytes: int, size: int) -> RlxError:
     """The error for an access outside a device's memory, to be raised."""
-    return DeviceError(
-        "memory.range",
-        "access outside the device's memory",
-        found=f"{nbytes} bytes at {address}",
-        allowed=f"0 to {size}",
-    )
+    return failure("memory.range", nbytes=nbytes, address=address, size=size)
 
 
 @dataclass(slots=True)

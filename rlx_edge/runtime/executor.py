@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 from rlx_edge.ir.commands import Command, Free, Receive, Run, Send, Wait
 from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.messages import failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +106,18 @@ def check_commands(commands: Sequence[Command]) -> None:
         match command:
             case Run(begin, end):
                 if not 0 <= begin < end:
-                    raise RlxError(
-                        "commands.run", "not a launch range", found=f"{begin} {end}", where=where
-                    )
+                    raise failure("commands.run", where=where, begin=begin, end=end)
             case Send(edge) | Receive(edge):
                 if edge in begun:
-                    raise RlxError("commands.edge", "edge begun twice", found=edge, where=where)
+                    raise failure("commands.edge", where=where, edge=edge)
                 begun.add(edge)
             case Wait(edge):
                 if edge not in begun:
-                    raise RlxError(
-                        "commands.wait",
-                        "waits for an edge that nothing before it sends or receives",
-                        found=edge,
-                        allowed=sorted(begun) or "none",
-                        where=where,
-                    )
+                    known = sorted(begun) or "none"
+                    raise failure("commands.wait", where=where, edge=edge, begun=known)
             case Free(buffer):
                 if buffer in freed:
-                    raise RlxError("commands.free", "freed twice", found=buffer, where=where)
+                    raise failure("commands.free", where=where, buffer=buffer)
                 freed.add(buffer)
 
 
@@ -233,4 +227,4 @@ class Executor:
             raise self._unexpected(event, f"the executor is {self.state.value}")
 
     def _unexpected(self, event: Event, why: str) -> RlxError:
-        return RlxError("executor.event", f"unexpected event: {why}", found=event)
+        return failure("executor.event", why=why, event=event)

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from rlx_edge.ir.core import Binding
 from rlx_edge.ir.dims import Dim
-from rlx_edge.ir.errors import InputError
+from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.messages import failure
 from rlx_edge.ir.program import Port
 from rlx_edge.runtime.arrays import dtype_of, numpy_dtype, tensor_type_name
 
@@ -74,14 +75,14 @@ class FeedChecker:
                 raise _rank_error(item.port, array)
             for axis, (expected, size) in enumerate(zip(item.axes, array.shape, strict=True)):
                 if size < 1:
-                    raise _shape_error(item.port, array, f"axis {axis} is empty")
+                    raise _shape_error("empty", item.port, array, axis)
                 if isinstance(expected, str):
                     if symbols.setdefault(expected, size) != size:
                         raise self._disagreement(arrays, item.port, axis, expected)
                 elif isinstance(expected, Dim):
                     composite = True
                 elif expected != size:
-                    raise _shape_error(item.port, array, f"axis {axis} must be {expected}")
+                    raise _shape_error("axis", item.port, array, axis, expected)
         for binding in self.bindings:
             symbols[binding.symbol] = _element(arrays[self._positions[binding.parameter]], binding)
         if composite:
@@ -91,24 +92,18 @@ class FeedChecker:
     def check_names(self, feeds: Mapping[str, object]) -> None:
         """``InputError`` unless ``feeds`` has exactly the inputs' names."""
         if not isinstance(feeds, Mapping):
-            raise InputError(
-                "input.feeds",
-                "feeds must be a mapping from input names to arrays",
-                found=type(feeds).__name__,
-            )
+            raise failure("input.feeds", found=type(feeds).__name__)
         if feeds.keys() == self._positions.keys():
             return
         for name in feeds:
             if name not in self._positions:
-                raise InputError(
-                    "input.name", "no such input", found=repr(name), allowed=self._names or "none"
-                )
+                raise failure("input.name", name=name, names=self._names or "none")
         missing = [name for name in self._names if name not in feeds]
-        raise InputError(
-            "input.name",
-            f"no array for the input '{missing[0]}'",
+        raise failure(
+            "input.name:missing",
+            name=missing[0],
             found=sorted(feeds) or "no feeds",
-            allowed=self._names,
+            names=self._names,
         )
 
     def _check_composite(self, arrays: Sequence[Array], symbols: Mapping[str, int]) -> None:
@@ -121,11 +116,9 @@ class FeedChecker:
                     raise _unbound(item.port, axis, dim)
                 expected = dim.evaluate(symbols)
                 if array.shape[axis] != expected:
-                    raise _shape_error(item.port, array, f"axis {axis} must be {expected}")
+                    raise _shape_error("axis", item.port, array, axis, expected)
 
-    def _disagreement(
-        self, arrays: Sequence[Array], port: Port, axis: int, name: str
-    ) -> InputError:
+    def _disagreement(self, arrays: Sequence[Array], port: Port, axis: int, name: str) -> RlxError:
         """The error for a size that an input before it has fixed otherwise."""
         first, place = next(
             (position, item.axes.index(name))
@@ -133,11 +126,15 @@ class FeedChecker:
             if name in item.axes
         )
         size = arrays[self._positions[port.name]].shape[axis]
-        return InputError(
-            "input.shape",
-            f"axis {axis} of input '{port.name}' and axis {place} of input "
-            f"'{self._names[first]}' must both be '{name}'",
-            found=f"{size} and {arrays[first].shape[place]}",
+        return failure(
+            "input.shape:same",
+            axis=axis,
+            name=port.name,
+            other_axis=place,
+            other=self._names[first],
+            symbol=name,
+            size=size,
+            other_size=arrays[first].shape[place],
         )
 
 
@@ -150,18 +147,20 @@ def as_array(port: Port, expected: np.dtype[Any], value: object) -> Array:
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if not isinstance(value, np.ndarray):
-        raise InputError(
+        raise failure(
             "input.array",
-            f"input '{port.name}' must be a numpy array",
+            name=port.name,
+            holder="numpy array",
             found=type(value).__name__,
-            hint=f"use np.asarray(value, dtype=np.{expected.name})",
+            call=f"np.asarray(value, dtype=np.{expected.name})",
         )
     if value.dtype != expected and dtype_of(value.dtype) is not port.type.dtype:
-        raise InputError(
+        raise failure(
             "input.dtype",
-            f"input '{port.name}' has the wrong element type",
+            name=port.name,
             found=value.dtype,
-            allowed=f"{expected} ({tensor_type_name(port.type.dtype)})",
+            expected=expected,
+            type=tensor_type_name(port.type.dtype),
         )
     return value
 
@@ -174,35 +173,35 @@ def _axis(dim: Dim) -> int | str | Dim:
 
 def _element(array: Array, binding: Binding) -> int:
     if binding.position >= array.size:
-        raise InputError(
-            "input.value",
-            f"the model reads element {binding.position} of input '{binding.parameter}'",
-            found=f"{array.size} elements",
+        raise failure(
+            "input.value", position=binding.position, name=binding.parameter, count=array.size
         )
     return int(array.flat[binding.position])
 
 
-def _rank_error(port: Port, array: Array) -> InputError:
-    return InputError(
+def _rank_error(port: Port, array: Array) -> RlxError:
+    return failure(
         "input.rank",
-        f"input '{port.name}' has the wrong number of axes",
-        found=f"{array.ndim} (shape {list(array.shape)})",
-        allowed=f"{port.type.rank} ({port.type})",
+        name=port.name,
+        rank=array.ndim,
+        shape=array.shape,
+        expected=port.type.rank,
+        type=port.type,
     )
 
 
-def _shape_error(port: Port, array: Array, why: str) -> InputError:
-    return InputError(
-        "input.shape",
-        f"input '{port.name}' has the wrong shape: {why}",
-        found=list(array.shape),
-        allowed=f"{port.type}",
+def _shape_error(
+    rule: str, port: Port, array: Array, axis: int, expected: int | None = None
+) -> RlxError:
+    return failure(
+        f"input.shape:{rule}",
+        name=port.name,
+        axis=axis,
+        expected=expected,
+        shape=array.shape,
+        type=port.type,
     )
 
 
-def _unbound(port: Port, axis: int, dim: Dim) -> InputError:
-    return InputError(
-        "input.symbol",
-        f"axis {axis} of input '{port.name}' is {dim}, and no input says what that is",
-        allowed="a size that stands alone on some axis of an input",
-    )
+def _unbound(port: Port, axis: int, dim: Dim) -> RlxError:
+    return failure("input.symbol:axis", axis=axis, name=port.name, dim=dim)

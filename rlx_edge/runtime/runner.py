@@ -17,7 +17,8 @@ import numpy as np
 
 from rlx_edge.ir.commands import Command, Receive, Run, Send
 from rlx_edge.ir.core import Constant
-from rlx_edge.ir.errors import DeviceError, DigestError, GuardError, InputError, LimitError
+from rlx_edge.ir.errors import DeviceError
+from rlx_edge.ir.messages import failure
 from rlx_edge.ir.plan import MEMORY_LIMIT, Placement, Plan, evaluate
 from rlx_edge.ir.program import Port, Program, Upload
 from rlx_edge.ir.types import U8
@@ -155,25 +156,16 @@ class ProgramRunner:
         try:
             return tuple([symbols[name] for name in self.program.plan.symbols])
         except KeyError as missing:
-            raise InputError(
-                "input.symbol",
-                "no input says how large this is",
-                found=missing.args[0],
-                allowed="a size that stands alone on some axis of an input",
-            ) from None
+            raise failure("input.symbol", symbol=missing.args[0]) from None
 
     def _evaluate(self, symbols: Mapping[str, int]) -> _Planned:
         self.plan_count += 1
         try:
             plan = evaluate(self.program.plan, symbols)
         except ZeroDivisionError:
-            raise GuardError(
-                "plan.division", "a size divides by zero", found=_show(symbols)
-            ) from None
+            raise failure("plan.division", symbols=_show(symbols)) from None
         except OverflowError:
-            raise LimitError(
-                "plan.range", "a size or address exceeds 32 bits", found=_show(symbols)
-            ) from None
+            raise failure("plan.range", symbols=_show(symbols)) from None
         _check_places(self.program.inputs, plan.inputs, plan.peak)
         _check_places(self.program.outputs, plan.outputs, plan.peak)
         return _Planned(plan, np.frombuffer(plan.words, np.int32))
@@ -231,12 +223,11 @@ class ProgramRunner:
                 self._progress(done, total)
         self.trace.record("upload", "compile", start, name=upload.digest, nbytes=upload.nbytes)
         if self._check_weights and state.hexdigest() != upload.digest.removeprefix("sha256:"):
-            raise DigestError(
+            raise failure(
                 "weights.digest",
-                "the weights are not the ones that the IR names",
-                found=f"sha256:{state.hexdigest()}",
-                allowed=upload.digest,
                 where=constant.location or None,
+                found=f"sha256:{state.hexdigest()}",
+                expected=upload.digest,
             )
         return done
 
@@ -294,36 +285,27 @@ def check_program(program: Program, constants: Mapping[str, Constant]) -> None:
     for upload in program.uploads:
         constant = constants.get(upload.digest)
         if constant is None or constant.nbytes != upload.nbytes:
-            raise DigestError(
+            raise failure(
                 "program.constant",
-                "the program needs a constant that the IR does not have",
                 found="none" if constant is None else f"{constant.nbytes} bytes",
-                allowed=f"{upload.digest} with {upload.nbytes} bytes",
+                digest=upload.digest,
+                nbytes=upload.nbytes,
             )
     need = resident_need(program)
     if need > MEMORY_LIMIT:
-        raise LimitError(
-            "memory.limit",
-            "the weights need more memory than WebAssembly has",
-            found=f"{need} bytes",
-            allowed=f"at most {MEMORY_LIMIT} bytes",
-        )
+        raise failure("memory.limit:weights", nbytes=need, limit=MEMORY_LIMIT)
     for commands in (program.prepare, program.execute):
         check_commands(commands)
         for command in commands:
             if isinstance(command, Run) and command.end > len(program.launches):
-                raise DeviceError(
+                raise failure(
                     "program.launches",
-                    "the command list runs launches that the program does not have",
-                    found=f"{command.begin} to {command.end}",
-                    allowed=f"0 to {len(program.launches)}",
+                    begin=command.begin,
+                    end=command.end,
+                    count=len(program.launches),
                 )
             if isinstance(command, (Send, Receive)):
-                raise DeviceError(
-                    "program.transport",
-                    "the command list sends to another device, and there is only this one",
-                    found=command,
-                )
+                raise failure("program.transport", command=command)
 
 
 def _check_places(ports: Sequence[Port], places: Sequence[Placement], peak: int) -> None:
@@ -331,20 +313,14 @@ def _check_places(ports: Sequence[Port], places: Sequence[Placement], peak: int)
     for port, place in zip(ports, places, strict=True):
         nbytes = prod(place.shape) * port.type.dtype.bytes
         if min(place.shape, default=1) < 1:
-            raise GuardError("plan.shape", f"'{port.name}' would be empty", found=list(place.shape))
+            raise failure("plan.shape", name=port.name, shape=place.shape)
         if place.address < 0 or place.address + nbytes > peak:
-            raise LimitError(
-                "plan.place",
-                f"the plan places '{port.name}' outside its memory",
-                found=f"{nbytes} bytes at {place.address}",
-                allowed=f"0 to {peak}",
+            raise failure(
+                "plan.place", name=port.name, nbytes=nbytes, address=place.address, peak=peak
             )
         if place.address % port.type.dtype.bytes:
-            raise LimitError(
-                "plan.align",
-                f"the plan places '{port.name}' across an element boundary",
-                found=place.address,
-                allowed=f"a multiple of {port.type.dtype.bytes}",
+            raise failure(
+                "plan.align", name=port.name, address=place.address, size=port.type.dtype.bytes
             )
 
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rlx_edge.ir.errors import DeviceError, LimitError
+from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.messages import failure
 from rlx_edge.ir.program import Program
 from rlx_edge.ir.types import DType
 from rlx_edge.runtime.arrays import numpy_dtype
@@ -136,19 +137,11 @@ def copy_out(storage: Storage, address: int, dtype: DType, shape: tuple[int, ...
     return array
 
 
-def memory_limit(device: str, nbytes: int, limit: int) -> LimitError:
+def memory_limit(device: str, nbytes: int, limit: int) -> RlxError:
     """The error for memory that cannot be had, to be raised."""
-    return LimitError(
-        "memory.limit",
-        "more memory than the device can give",
-        found=f"{nbytes} bytes",
-        allowed=f"at most {limit} bytes",
-        where=device,
-    )
+    return failure("memory.limit", where=device, nbytes=nbytes, limit=limit)
 
 
-def unit_closed(device: str) -> DeviceError:
+def unit_closed(device: str) -> RlxError:
     """The error for a use after ``close``, to be raised."""
-    return DeviceError(
-        "unit.closed", "the unit was closed and cannot be used any more", where=device
-    )
+    return failure("unit.closed", where=device)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import wasmtime
 
-from rlx_edge.ir.errors import DeviceError
+from rlx_edge.ir.messages import failure
 from rlx_edge.wasm_runtime.engine import engine, engine_identity
 
 SIZE_LIMIT = 512 << 20
@@ -156,9 +156,7 @@ def compile_module(wasm: bytes) -> wasmtime.Module:
     try:
         return wasmtime.Module(engine(), wasm)
     except wasmtime.WasmtimeError as error:
-        raise DeviceError(
-            "wasm.invalid", "not a usable WebAssembly module", found=_first_line(str(error))
-        ) from None
+        raise failure("wasm.invalid", reason=_first_line(str(error))) from None
 
 
 def _is_ours(status: os.stat_result) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import wasmtime
 
-from rlx_edge.ir.errors import DeviceError, LimitError
+from rlx_edge.ir.errors import DeviceError, RlxError
+from rlx_edge.ir.messages import failure
 from rlx_edge.ir.plan import MEMORY_LIMIT
 from rlx_edge.ir.program import Program
 from rlx_edge.ir.types import DType
@@ -38,9 +39,7 @@ class _Instance:
         except wasmtime.Trap as trap:
             raise trapped(trap) from None
         except wasmtime.WasmtimeError as error:
-            raise DeviceError(
-                "wasm.instance", "the module cannot be instantiated", found=first_line(error)
-            ) from None
+            raise failure("wasm.instance", reason=first_line(error)) from None
         self.memory: wasmtime.Memory = _export(exports, "memory", wasmtime.Memory)
         self.run = FastCall(store, _export(exports, "run", wasmtime.Func), 4)
         self.block = block
@@ -104,12 +103,7 @@ class WasmUnit:
         try:
             instance.memory.grow(instance.store, missing)
         except wasmtime.WasmtimeError:
-            raise LimitError(
-                "memory.grow",
-                "the system or the module refuses that much memory",
-                found=f"{nbytes} bytes",
-                where=self.device,
-            ) from None
+            raise failure("memory.grow", where=self.device, nbytes=nbytes) from None
         self._take_view()
 
     def upload(self, address: int, data: Array) -> None:
@@ -157,11 +151,7 @@ class WasmUnit:
                 else DeviceError("unit.empty", "no program is loaded", where=self.device)
             )
         if self._state == "failed":
-            raise DeviceError(
-                "unit.failed",
-                "a launch failed; the unit's memory cannot be trusted any more",
-                where=self.device,
-            )
+            raise failure("unit.failed", where=self.device)
         return self._instance
 
     def _take_view(self) -> None:
@@ -169,13 +159,13 @@ class WasmUnit:
         self._memory = np.asarray(_MemoryBytes(self._instance))
 
 
-def trapped(trap: wasmtime.Trap) -> DeviceError:
+def trapped(trap: wasmtime.Trap) -> RlxError:
     """The error for a trap: its reason and the innermost function that has a name."""
     code = trap.trap_code
     reason = first_line(trap) if code is None else code.name.lower().replace("_", " ")
     name = next((frame.func_name for frame in trap.frames if frame.func_name), None)
     found = reason if name is None else f"{reason} in the function {name}"
-    return DeviceError("wasm.trap", "a kernel trapped", found=found)
+    return failure("wasm.trap", reason=found)
 
 
 def first_line(error: Exception) -> str:
@@ -187,9 +177,6 @@ def first_line(error: Exception) -> str:
 def _export(exports: Any, name: str, kind: type[Any]) -> Any:
     found = exports.get(name)
     if not isinstance(found, kind):
-        raise DeviceError(
-            "wasm.interface",
-            f"the module does not export the {kind.__name__.lower()} '{name}'",
-            found=", ".join(exports) or "no exports",
-        )
+        found_names = ", ".join(exports) or "no exports"
+        raise failure("wasm.interface", kind=kind.__name__.lower(), name=name, exports=found_names)
     return found

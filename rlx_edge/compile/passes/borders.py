@@ -35,9 +35,10 @@ class Borders:
         builder = Builder(function, [])
         copies: dict[Value, Value] = {}
         before: dict[Op, list[Op]] = {}
+        bare = _needed_bare(function)
         for value, border in _wanted(function).items():
             producer = value.producer
-            if producer is not None and _can_have_border(value, function):
+            if producer is not None and value not in bare:
                 producer.attrs["border"] = border
                 if log is not None:
                     log.append(Applied(self.name, str(producer), str(list(border))))
@@ -80,10 +81,11 @@ def _wanted(function: Function) -> dict[Value, Border]:
     return table
 
 
-def _can_have_border(value: Value, function: Function) -> bool:
-    producer = value.producer
-    if producer is None or is_constant(value) or value in function.returns:
-        return False
-    if "view" in lookup(producer.name).traits:
-        return False
-    return not any(value in op.operands and "view" in lookup(op.name).traits for op in function.ops)
+def _needed_bare(function: Function) -> set[Value]:
+    """Values that are stored as nothing but their own bytes (for membership only)."""
+    bare = {*function.params, *function.returns}
+    for op in function.ops:
+        if "view" in lookup(op.name).traits:
+            bare.update((*op.operands, *op.results))
+        bare.update(filter(is_constant, op.results))
+    return bare

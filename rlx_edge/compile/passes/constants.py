@@ -43,12 +43,21 @@ def constant_of(module: Module, value: Value) -> Constant | None:
 
 def is_constant_expression(value: Value) -> bool:
     """Whether the value follows from constants alone."""
-    producer = value.producer
-    if producer is None:
-        return False
-    if producer.name in (CONST, SPLAT):
-        return True
-    return bool(producer.operands) and all(map(is_constant_expression, producer.operands))
+    seen: set[Value] = set()
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        producer = current.producer
+        if producer is None:
+            return False
+        if producer.name not in (CONST, SPLAT):
+            if not producer.operands:
+                return False
+            waiting += producer.operands
+    return True
 
 
 def element_count(type: TensorType) -> int | None:

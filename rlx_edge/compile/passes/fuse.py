@@ -29,6 +29,8 @@ from rlx_edge.ir.types import BOOL, F32, I32, U32, DType
 
 FOUR_LANES = (F32, I32, U32, BOOL)
 """Types of which a vector holds four, as templates compute them."""
+MAX_REGION = 64
+"""Operations that one kernel may take in."""
 MAX_EXTRAS = 12
 """Operands beyond the root's that one kernel may read."""
 
@@ -146,7 +148,7 @@ class _Fusion:
         found = _definition(op)
         if found is None or "elementwise" not in found.traits or op in self.taken:
             return False
-        if "phase" in op.attrs or len(op.results) != 1:
+        if "phase" in op.attrs or len(absorbed) == MAX_REGION:
             return False
         shape = root.result.type.shape
         if op.result.type.shape != shape:

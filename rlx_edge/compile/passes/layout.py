@@ -69,7 +69,10 @@ class _Costs:
     nominal: int
 
     def number(self, dim: Dim) -> int:
-        return max(1, dim.evaluate(dict.fromkeys(dim.symbols(), self.nominal)))
+        try:
+            return max(1, dim.evaluate(dict.fromkeys(dim.symbols(), self.nominal)))
+        except ZeroDivisionError:  # a size that does not exist at nominal sizes
+            return 1
 
     def plain(self, value: Value) -> int:
         return self.number(Physical(value.type).nbytes)

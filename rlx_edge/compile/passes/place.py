@@ -1,9 +1,9 @@
 """Placement on one device: every operation says where it runs, in which phase and how it is joined.
 
-Constants and operations on constants alone run in phase ``compile`` (once, in prepare), all others
-in ``execute``. On one queue program order suffices, so ``sync_mode`` is ``none`` but for the
-operations whose results the function returns: the host waits for those. Values are stored as NCHW
-until ``layout`` decides.
+Constants and operations on constants alone run in phase ``compile`` (once, in prepare), storage is
+reserved in ``dispatch``, all others run in ``execute``. On one queue program order suffices, so
+``sync_mode`` is ``none`` but for the operations whose results the function returns: the host waits
+for those. Values are stored as NCHW until ``layout`` decides.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rlx_edge.ir.core import Module, Op
 from rlx_edge.ir.devices import parse_device
 
 COMPILE = "compile"
+DISPATCH = "dispatch"
 EXECUTE = "execute"
 
 
@@ -47,4 +48,6 @@ def phase_of(op: Op) -> str:
     stated = op.attrs.get("phase")
     if isinstance(stated, str):
         return stated
+    if op.name == "tensor::alloc":
+        return DISPATCH
     return COMPILE if all(is_constant(result) for result in op.results) else EXECUTE

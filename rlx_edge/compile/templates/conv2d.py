@@ -25,7 +25,7 @@ from rlx_edge.compile.templates.finish import (
 from rlx_edge.compile.templates.offsets import QUADS, SINGLES
 from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES, Tile
 from rlx_edge.compile.templates.words import Words
-from rlx_edge.ir.dims import Dim, DimLike, as_dim, ceildiv
+from rlx_edge.ir.dims import ONE, Dim, DimLike, as_dim, ceildiv
 from rlx_edge.ir.errors import RlxError
 
 
@@ -94,8 +94,8 @@ class Conv2d:
         """Parameter dims for stored operands; `extras` gives each `full` extra's storage.
 
         Raises:
-            RlxError: a layout differs from the baked one, or a border is narrower than the
-                padding.
+            RlxError: a layout differs from the baked one, a border is narrower than the padding,
+                or groups of an NCHW4c operand do not consist of whole blocks.
         """
         require_layout("input", x, self.input)
         require_layout("output", out, self.output)
@@ -103,7 +103,8 @@ class Conv2d:
         out_channels, height, width = out.type.shape[1:]
         groups = as_dim(geometry.groups)
         n, group_channels = out_channels // groups, channels // groups
-        blocks = group_channels // LANES if self._many(groups) else ceildiv(group_channels, LANES)
+        self._require_whole_blocks(groups, group_channels, n)
+        blocks = ceildiv(group_channels, LANES)
         image, plane, row, pixel = byte_strides(x)
         taps = as_dim(geometry.kernel[0]) * geometry.kernel[1]
         blocked = self.input == BLOCKED
@@ -131,8 +132,20 @@ class Conv2d:
         values |= output_words(self.contraction.output, out, extras, n)
         return tuple(values[name] for name in self.parameters)
 
-    def _many(self, groups: Dim) -> bool:
-        return not (groups.is_constant and groups.value == 1)
+    def _require_whole_blocks(self, groups: Dim, group_channels: Dim, n: Dim) -> None:
+        if groups is ONE:
+            return
+        for layout, channels, what in (
+            (self.input, group_channels, "input"),
+            (self.output, n, "output"),
+        ):
+            if layout == BLOCKED and not channels.divisible_by(LANES):
+                raise RlxError(
+                    "template.groups",
+                    f"every group must start at a block of four {what} channels in NCHW4c",
+                    found=f"{channels} {what} channels in a group",
+                    allowed="a multiple of 4",
+                )
 
     def scratch_bytes(self, channels: DimLike, kernel: tuple[DimLike, DimLike]) -> Dim:
         """Bytes of the scratch buffer, for the input channels of one group."""

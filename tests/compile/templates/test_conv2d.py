@@ -234,5 +234,21 @@ def test_layouts_and_borders_are_checked() -> None:
         kernel.arguments(physical(x, PLANES, none), physical(out, BLOCKED, none), Geometry((1, 1)))
 
 
+@pytest.mark.parametrize(("channels", "out_channels"), [(12, 16), (16, 12)])
+def test_blocked_groups_are_whole_blocks(channels: int, out_channels: int) -> None:
+    kernel = Conv2d(variants("v8")[0], BLOCKED, BLOCKED)
+    x = physical((1, channels, 5, 5), BLOCKED, (0, 0, 0, 0))
+    out = physical((1, out_channels, 5, 5), BLOCKED, (0, 0, 0, 0))
+    with pytest.raises(RlxError, match=r"block of four .*3 .* channels in a group"):
+        kernel.arguments(x, out, Geometry((1, 1), groups=4))
+
+
+def test_full_extras_need_their_storage() -> None:
+    kernel = Conv2d(variants("v8")[0], BLOCKED, BLOCKED, ("full",))
+    at = physical((1, 4, 5, 5), BLOCKED, (0, 0, 0, 0))
+    with pytest.raises(RlxError, match="needs its storage"):
+        kernel.arguments(at, at, Geometry((1, 1)))
+
+
 def test_flops_count_multiplications_and_additions() -> None:
     assert flops(2, 8, 5, 6, 4, (3, 3)).value == 2 * 8 * 5 * 6 * 4 * 9 * 2

@@ -33,6 +33,8 @@ from rlx_edge.ir.types import BOOL, DType
 
 BLOCK = CHUNK
 """Lanes evaluated together; lanes over reduced elements are a chunk of the reduction."""
+ENOUGH = 512
+"""Lanes that make the cost of a step small beside that of its elements."""
 FEW = 64
 """With fewer outputs than this, lanes may run over reduced elements instead."""
 WORK_LIMIT = 1 << 33
@@ -54,23 +56,36 @@ def evaluate(
     count = math.prod(extent for _, extent in variables)
     nodes = list(walk(expr))
     _check_work(expr, nodes, count)
-    frame = Frame(expr, () if _reduces_more(nodes, count) else variables, operands, {})
+    split = len(variables) if _reduces_more(nodes, count) else _lane_split(variables)
+    outer, lanes = variables[:split], variables[split:]
+    frame = Frame(expr, lanes, operands, {})
     unknown = frame.free[expr] - {name for name, _ in variables}
     if unknown:
         raise RlxError(
             "interpreter.symbol", "an expression mentions unknown sizes", found=sorted(unknown)
         )
     code = ARRAY_CODE[expr.dtype.name]
-    results = array(code)
-    if frame.lanes.lanes:
-        for start in range(0, count, BLOCK):
-            results.extend(array(code, frame.run(start, min(start + BLOCK, count))))
-        return results
-    names = [name for name, _ in variables]
-    for values in product(*(range(extent) for _, extent in variables)):
-        frame.env.update(zip(names, values, strict=True))
-        results.extend(array(code, frame.run(0, 1)))
+    results = array(code, bytes(count * array(code).itemsize))
+    row = math.prod(extent for _, extent in lanes)
+    names = [name for name, _ in outer]
+    for start in range(0, row, BLOCK):
+        stop = min(start + BLOCK, row)
+        # Outer variables run inside blocks of lanes, so that what only lanes decide is kept.
+        for position, values in enumerate(product(*(range(extent) for _, extent in outer))):
+            frame.env.update(zip(names, values, strict=True))
+            begin = position * row
+            results[begin + start : begin + stop] = array(code, frame.run(start, stop))
     return results
+
+
+def _lane_split(variables: Sequence[tuple[str, int]]) -> int:
+    """Where the lanes begin: the fewest trailing variables that fill a vector well."""
+    filled = 1
+    for position in range(len(variables) - 1, -1, -1):
+        filled *= variables[position][1]
+        if filled >= ENOUGH:
+            return position
+    return 0
 
 
 def _reduces_more(nodes: Sequence[Expr], count: int) -> bool:

@@ -28,7 +28,8 @@ from rlx_edge.devices import resolve_device
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.devices import Device
 from rlx_edge.ir.digest import bytes_digest, check_digest, module_digest
-from rlx_edge.ir.errors import DeviceError, GuardError, InputError, ModelError
+from rlx_edge.ir.errors import DeviceError, InputError, ModelError
+from rlx_edge.ir.messages import failure
 from rlx_edge.ir.program import Port, Program
 from rlx_edge.model_source import (
     ModelLike,
@@ -223,12 +224,11 @@ class InferenceSession:
         bound = variant.checker.bind(feeds)
         for guard in variant.program.guards:
             if not guard.holds(bound.symbols):
-                raise GuardError(
+                raise failure(
                     "session.guard",
-                    "the model does not cover these inputs",
-                    found=", ".join(f"{k} = {v}" for k, v in sorted(bound.symbols.items())),
-                    allowed=f"{guard}" + (f" ({guard.reason})" if guard.reason else ""),
                     where=self._source.name,
+                    symbols=[f"{k} = {v}" for k, v in sorted(bound.symbols.items())],
+                    guard=f"{guard}" + (f" ({guard.reason})" if guard.reason else ""),
                 )
         return variant, bound
 
@@ -298,9 +298,7 @@ class InferenceSession:
         known = [arg.name for arg in self._source.inputs()]
         for name in given:
             if name not in known:
-                raise InputError(
-                    "input.name", "no such input", found=repr(name), allowed=known or "none"
-                )
+                raise failure("input.name", name=name, names=known or "none")
         return {name: _as_values(name, value) for name, value in given.items()}
 
     def _positions(self, names: Sequence[str] | None) -> list[int]:
@@ -308,21 +306,15 @@ class InferenceSession:
         if names is None:
             return list(range(len(known)))
         if isinstance(names, str):
-            raise InputError(
-                "output.names", "output names must be a list", found=repr(names), allowed="[name]"
-            )
+            raise failure("output.names", found=repr(names))
         for name in names:
             if name not in known:
-                raise InputError("output.name", "no such output", found=repr(name), allowed=known)
+                raise failure("output.name", name=name, names=known)
         return [known.index(name) for name in names]
 
     def _open(self) -> None:
         if self._closed:
-            raise DeviceError(
-                "session.closed",
-                "the session was closed and cannot be used any more",
-                where=self._source.name,
-            )
+            raise failure("session.closed", where=self._source.name)
 
 
 class _Variant:

@@ -1,8 +1,9 @@
 """A compiled ``Program`` as JSON: one document, the same bytes every time.
 
-``digest`` covers everything else in the document, ``kernels_digest`` the WebAssembly bytes,
-``ir_digest`` names the placed module that the program was made from. JavaScript reads the same
-document: integers stay below 2**53, the binary code is base64.
+``digest`` covers everything else in the document but the binary code, ``kernels_digest`` covers
+that, and ``ir_digest`` names the placed module that the program was made from. The code is base64
+under ``wasm``; in a bundle it is a file of its own and ``wasm`` is absent. JavaScript reads the
+same document: integers stay below 2**53.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from rlx_edge.ir.commands import Command, Free, Receive, Run, Send, Wait
 from rlx_edge.ir.core import GUARD_RELATIONS, Binding, Guard
 from rlx_edge.ir.digest import bytes_digest, check_digest
 from rlx_edge.ir.dims import parse_dim
-from rlx_edge.ir.errors import ModelError, RlxError
+from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.messages import failure
 from rlx_edge.ir.plan import OPCODES, RELATIONS, PlanGuard, PlanProgram
 from rlx_edge.ir.program import LaunchInfo, Port, Program, Upload
 from rlx_edge.ir.token_reader import parse_type
@@ -43,10 +45,12 @@ Json = dict[str, object]
 # ---- writing ---------------------------------------------------------------------------------
 
 
-def dump_program(program: Program) -> str:
-    """The JSON document of ``program``."""
+def dump_program(program: Program, *, with_wasm: bool = True) -> str:
+    """The JSON document of ``program``, with its binary code or for a file beside it."""
     body = _body(program)
     content: Json = {HEADER: VERSION, "digest": _digest(body), **body}
+    if with_wasm:
+        content["wasm"] = base64.b64encode(program.wasm).decode("ascii")
     lines = [f" {json.dumps(key)}: {_compact(value)}" for key, value in content.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -88,7 +92,6 @@ def _body(program: Program) -> Json:
             "inputs": [[address, list(dims)] for address, dims in plan.inputs],
             "outputs": [[address, list(dims)] for address, dims in plan.outputs],
         },
-        "wasm": base64.b64encode(program.wasm).decode("ascii"),
     }
 
 
@@ -102,30 +105,32 @@ def _command(command: Command) -> list[object]:
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def load_program(text: str, name: str = "<program>") -> Program:
+def load_program(text: str, name: str = "<program>", wasm: bytes | None = None) -> Program:
     """The program of its document, every number in range and both digests right.
 
+    ``wasm`` is the binary code of a document that has none.
     ``ModelError`` ``program.syntax`` for another document, ``program.value`` for a field that
     cannot be, ``DigestError`` where digest and content do not belong together. The caller checks
     ``ir_digest`` against the module that the program is to run.
     """
-    return _ProgramReader(name).program(text)
+    return _ProgramReader(name, wasm).program(text)
 
 
 class _ProgramReader:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, wasm: bytes | None) -> None:
         self.name = name
+        self.wasm = wasm
 
     def fail(
         self, field: str, found: object, allowed: object, code: str = "program.value"
     ) -> NoReturn:
         text = found if isinstance(found, str) else repr(found)
-        raise ModelError(
+        raise failure(
             code,
-            f"{field} cannot be this",
+            where=self.name,
+            field=field,
             found=text if len(text) <= 120 else text[:120] + "…",
             allowed=allowed,
-            where=self.name,
         )
 
     def program(self, text: str) -> Program:
@@ -139,6 +144,7 @@ class _ProgramReader:
             found = content.get(HEADER) if isinstance(content, dict) else type(content).__name__
             self.fail("the document", found, f'"{HEADER}": "{VERSION}"', "program.syntax")
         body = {key: value for key, value in content.items() if key not in (HEADER, "digest")}
+        code = body.pop("wasm", None)
         try:
             found_digest = _digest(body)
         except (ValueError, RecursionError) as error:
@@ -149,9 +155,10 @@ class _ProgramReader:
             found_digest,
             where=self.name,
         )
-        return self.body(body)
+        wasm = self.wasm if code is None and self.wasm is not None else self.binary(code)
+        return self.body(body, wasm)
 
-    def body(self, body: Json) -> Program:
+    def body(self, body: Json, wasm: bytes) -> Program:
         def get(key: str) -> object:
             if key not in body:
                 self.fail(f"a program without {key}", sorted(body), "all fields", "program.syntax")
@@ -164,7 +171,7 @@ class _ProgramReader:
             source_digest=self.text(get("source_digest"), "source_digest"),
             target=self.text(get("target"), "target"),
             kernels_digest=self.text(get("kernels_digest"), "kernels_digest"),
-            wasm=self.binary(get("wasm")),
+            wasm=wasm,
             plan=plan,
             inputs=self.items(get("inputs"), "inputs", self.port),
             outputs=self.items(get("outputs"), "outputs", self.port),

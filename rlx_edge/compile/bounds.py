@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from rlx_edge.ir.dims import ONE, ZERO, Atom, Dim, as_dim, dim_max, dim_min
 from rlx_edge.ir.expression import (
@@ -27,10 +28,26 @@ from rlx_edge.ir.types import BOOL
 
 @dataclass(frozen=True)
 class Ranges:
-    """``extents``: loop variable → extent. ``unbounded``: symbols of unknown sign (value symbols)."""
+    """``extents``: loop variable → extent. ``unbounded``: symbols of unknown sign."""
 
     extents: Mapping[str, Dim]
     unbounded: frozenset[str] = frozenset()
+    least: int = 1
+    """Sizes are at least this; 0 once they are written as one plus the rest."""
+
+    @cached_property
+    def from_zero(self) -> Ranges:
+        """The same with every size written as one plus a symbol that starts at 0."""
+        if self.least == 0:
+            return self
+        extents = {name: self.lowered(extent) for name, extent in self.extents.items()}
+        return Ranges(extents, self.unbounded, 0)
+
+    def lowered(self, dim: Dim) -> Dim:
+        """``dim`` in the symbols of ``from_zero``."""
+        names = dim.symbols() if self.least else ()
+        sizes = [name for name in names if name not in self.unbounded and not is_variable(name)]
+        return dim.substitute({name: as_dim(name) + 1 for name in sizes}) if sizes else dim
 
     def widened(self, expr: Expr) -> Ranges:
         """With the variables of every reduction inside ``expr``."""
@@ -39,7 +56,7 @@ class Ranges:
             if node.op == "reduce":
                 _, names, sizes, _ = reduce_parts(node)
                 extents.update(zip(names, sizes, strict=True))
-        return Ranges(extents, self.unbounded)
+        return Ranges(extents, self.unbounded, self.least)
 
 
 def is_nonnegative(dim: Dim, ranges: Ranges) -> bool:
@@ -47,12 +64,10 @@ def is_nonnegative(dim: Dim, ranges: Ranges) -> bool:
     low = _lowest(dim, ranges)
     if low is None:
         return False
-    shifted = low.substitute(
-        {name: as_dim(name) + 1 for name in low.symbols() if name not in ranges.unbounded}
-    )
+    inner = ranges.from_zero
     return all(
-        coef >= 0 and all(_atom_nonnegative(atom, ranges) for atom in mono)
-        for mono, coef in shifted.terms
+        coef >= 0 and all(_atom_nonnegative(atom, inner) for atom in mono)
+        for mono, coef in ranges.lowered(low).terms
     )
 
 

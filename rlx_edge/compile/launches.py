@@ -33,6 +33,8 @@ class Launch:
     arguments: tuple[Dim, ...]
     op: str
     value: str
+    time: Dim
+    """Expected nanoseconds (``cost.py``)."""
 
 
 @dataclass(slots=True)

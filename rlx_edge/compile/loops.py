@@ -143,7 +143,11 @@ def _nest(value: Expr, result: Physical) -> Nest:
     blocks = result.extents[1]
     channel = symbol("_b") * LANES + symbol("_l")
     loops = (
-        Loop("_i0", n), Loop("_b", blocks), Loop("_i2", h), Loop("_i3", w), Loop("_l", as_dim(LANES)),
+        Loop("_i0", n),
+        Loop("_b", blocks),
+        Loop("_i2", h),
+        Loop("_i3", w),
+        Loop("_l", as_dim(LANES)),
     )
     strides = result.strides
     offset = result.origin + symbol("_l")
@@ -319,9 +323,14 @@ def border_kernels(storage: Physical) -> list[LoweredNest]:
         loops = (Loop("_v0", planes), Loop("_v1", count))
         return LoweredNest(LoopKernel(loops, buffers, at_plane + start + symbol("_v1"), zero), ())
 
-    kernels = [strip(head_start, count) for head_start, count in (
-        (ZERO, head), (row * (top + height) - right * lanes, tail),
-    ) if count is not ZERO]
+    kernels = [
+        strip(head_start, count)
+        for head_start, count in (
+            (ZERO, head),
+            (row * (top + height) - right * lanes, tail),
+        )
+        if count is not ZERO
+    ]
     if between is not ZERO:
         loops = (Loop("_v0", planes), Loop("_v1", height - 1), Loop("_v2", between))
         start = row * top + (width + left) * lanes

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast as typing_cast
 
+from rlx_edge.compile.cost import loop_time, template_time
 from rlx_edge.compile.launches import EXECUTE, PREPARE, Buffer, Launch, Lowered
 from rlx_edge.compile.loops import LoweredNest, border_kernels, fill_kernels, lower_expression
 from rlx_edge.compile.physical import NO_BORDER, Physical, same_bytes
 from rlx_edge.compile.select import Claim, claim
 from rlx_edge.compile.targets.wasm import WasmTarget
 from rlx_edge.ir.core import Function, Module, Op, Value
-from rlx_edge.ir.dims import Dim, as_dim
+from rlx_edge.ir.dims import Dim, as_dim, ceildiv
 from rlx_edge.ir.errors import VerifyError
 from rlx_edge.ir.expression import Expr, cast, const, index, replace_loads
 from rlx_edge.ir.kernel import LoopKernel, TemplateKernel, generalize
@@ -83,7 +84,9 @@ class Lowering:
         for nest in nests:
             kernel, arguments = generalize(nest.kernel)
             buffers = (result.buffer, *(operands[slot] for slot in nest.slots))
-            self.launch(kernel, buffers, arguments, result.phase, op, value.name)
+            self.launch(
+                kernel, buffers, arguments, result.phase, op, value.name, loop_time(nest.kernel)
+            )
 
     def launch(
         self,
@@ -93,8 +96,9 @@ class Lowering:
         phase: str,
         op: str,
         value: str,
+        time: Dim,
     ) -> None:
-        self.lowered.stage(phase).append(Launch(kernel, buffers, arguments, op, value))
+        self.lowered.stage(phase).append(Launch(kernel, buffers, arguments, op, value, time))
 
     # ---- operations --------------------------------------------------------------------------
 
@@ -154,7 +158,8 @@ class Lowering:
             self.lower_claim(op, stored, found)
             return
         operands = [
-            -1 if operand in self.literals and operand not in self.storage
+            -1
+            if operand in self.literals and operand not in self.storage
             else self.place(operand).buffer
             for operand in op.operands
         ]
@@ -197,15 +202,26 @@ class Lowering:
                 number = self.lowered.add_buffer(Buffer(name, operand.pack_nbytes, "value"))
                 phase = PREPARE if source.phase == PREPARE else stored.phase
                 self.launch(
-                    operand.pack, (number, source.buffer), operand.pack_arguments, phase, "pack",
+                    operand.pack,
+                    (number, source.buffer),
+                    operand.pack_arguments,
+                    phase,
+                    "pack",
                     name,
+                    ceildiv(operand.pack_nbytes, 4),
                 )
                 self.packed[key] = number
             buffers.append(number)
         if found.scratch is not None:
             buffers.append(self.scratch(f"{op.result.name}.scratch", found.scratch))
         self.launch(
-            found.kernel, tuple(buffers), found.arguments, stored.phase, op.name, op.result.name
+            found.kernel,
+            tuple(buffers),
+            found.arguments,
+            stored.phase,
+            op.name,
+            op.result.name,
+            template_time(found.flops),
         )
 
 

@@ -42,11 +42,7 @@ def assign_offsets(builder: PlanBuilder, buffers: Sequence[Lifetime]) -> tuple[l
     )
     rank = {index: position for position, index in enumerate(order)}
     below: dict[int, list[int]] = {
-        index: [
-            other
-            for other in order[: rank[index]]
-            if buffers[index].conflicts(buffers[other])
-        ]
+        index: [other for other in order[: rank[index]] if buffers[index].conflicts(buffers[other])]
         for index in order
     }
     offsets: dict[int, int] = {}

@@ -83,8 +83,10 @@ class Physical:
         total = index(self.origin)
         for item, stride in zip(at, strides, strict=True):
             dim = index_dim(item)
-            scaled = index(dim * stride) if dim is not None else (
-                item if stride is ONE else binary("mul", item, index(stride))
+            scaled = (
+                index(dim * stride)
+                if dim is not None
+                else (item if stride is ONE else binary("mul", item, index(stride)))
             )
             total = binary("add", total, scaled)
         return total

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rlx_edge.ir.core import Guard
 from rlx_edge.ir.dims import Atom, Dim, DimLike, as_dim
 from rlx_edge.ir.plan import PlanGuard
 
-_FOLD = {
+_FOLD: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rlx_edge.compile.cost import SEGMENT_NANOSECONDS
 from rlx_edge.compile.launches import Buffer, Launch, Lowered
 from rlx_edge.compile.memory_plan import ALIGNMENT, Lifetime, assign_offsets
 from rlx_edge.compile.plan_builder import PlanBuilder
@@ -25,8 +26,8 @@ BLOCK_ADDRESS = 1024
 """The bytes below hold nothing, so that a stray address 0 never aliases data."""
 OVERREAD = 64
 """Bytes past the last buffer that vector loads may touch without using them."""
-SYMBOL_HINT = 64
-"""The size assumed for a symbol when the arena's order is chosen (batch-like symbols: 1)."""
+SYMBOL_HINT = 128
+"""The size assumed for a symbol when the arena's order is chosen; a leading axis counts as 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,45 +43,45 @@ class Linked:
     resident: int
 
 
-def link(
-    function: Function, lowered: Lowered, hints: Mapping[str, int] | None = None
-) -> Linked:
+def link(function: Function, lowered: Lowered, hints: Mapping[str, int] | None = None) -> Linked:
     """Assign kernels, addresses and words. ``hints`` are representative sizes by symbol."""
     builder = PlanBuilder()
+    env = _hint_env(function, hints or {})
     _guards(function, builder)
     launches = [*lowered.prepare, *lowered.execute]
     kernels, numbers = _number_kernels(launches)
     record_starts, block_bytes = _block_layout(launches)
     spans = _spans(lowered)
     resident_at, resident_end = _place_resident(lowered, spans, BLOCK_ADDRESS + block_bytes)
-    addresses, peak = _place_arena(
-        builder, function, lowered, spans, resident_at, resident_end, hints or {}
-    )
+    addresses, peak = _place_arena(builder, lowered, spans, resident_at, resident_end, env)
     words, writes = _fill_block(builder, launches, numbers, record_starts, addresses)
+    inputs, outputs = (
+        tuple(
+            (addresses[number], tuple(builder.dim(dim) for dim in value.type.shape))
+            for number, value in zip(numbers_of, values, strict=True)
+        )
+        for numbers_of, values in (
+            (lowered.inputs, function.params),
+            (lowered.outputs, function.returns),
+        )
+    )
     plan = PlanProgram(
         tuple(builder.symbols),
-        (),
+        tuple(builder.instructions),
         tuple(builder.guards),
         tuple(words),
         tuple(writes),
         BLOCK_ADDRESS,
         peak,
-        tuple(
-            (addresses[number], tuple(builder.dim(dim) for dim in value.type.shape))
-            for number, value in zip(lowered.inputs, function.params, strict=True)
-        ),
-        tuple(
-            (addresses[number], tuple(builder.dim(dim) for dim in value.type.shape))
-            for number, value in zip(lowered.outputs, function.returns, strict=True)
-        ),
+        inputs,
+        outputs,
     )
-    plan = _with_instructions(plan, builder)
     return Linked(
         tuple(kernels),
         plan,
         _uploads(lowered, resident_at, addresses, builder),
-        _commands(0, len(lowered.prepare)),
-        _commands(len(lowered.prepare), len(launches)),
+        _segments(lowered.prepare, 0, env),
+        _segments(lowered.execute, len(lowered.prepare), env),
         tuple(
             LaunchInfo(
                 launch.op,
@@ -91,14 +92,6 @@ def link(
             for index, (launch, number) in enumerate(zip(launches, numbers, strict=True))
         ),
         resident_end,
-    )
-
-
-def _with_instructions(plan: PlanProgram, builder: PlanBuilder) -> PlanProgram:
-    from dataclasses import replace
-
-    return replace(
-        plan, symbols=tuple(builder.symbols), instructions=tuple(builder.instructions)
     )
 
 
@@ -184,15 +177,13 @@ def _place_resident(
 
 def _place_arena(
     builder: PlanBuilder,
-    function: Function,
     lowered: Lowered,
     spans: Sequence[_Span],
     resident_at: Mapping[int, int],
     base: int,
-    hints: Mapping[str, int],
+    env: Mapping[str, int],
 ) -> tuple[dict[int, int], int]:
     """Plan values of every buffer's address, and of the bytes of memory needed."""
-    env = _hint_env(function, hints)
     moving = [number for number in range(len(lowered.buffers)) if number not in resident_at]
     lifetimes = [
         _lifetime(builder, lowered.buffers[number], spans[number], env) for number in moving
@@ -218,11 +209,11 @@ def _hint_env(function: Function, hints: Mapping[str, int]) -> dict[str, int]:
     for value in function.values():
         for dim in value.type.shape:
             names.update(dim.symbols())
-    env: dict[str, int] = {}
-    for name in sorted(names):
-        small = "batch" in name.lower() or name.lower() in ("n", "b")
-        env[name] = hints.get(name, 1 if small else SYMBOL_HINT)
-    return env
+    leading = {param.type.shape[0] for param in function.params if param.type.rank > 1}
+    return {
+        name: hints.get(name, 1 if as_dim(name) in leading else SYMBOL_HINT)
+        for name in sorted(names)
+    }
 
 
 def _fill_block(
@@ -274,5 +265,19 @@ def _uploads(
     return tuple(uploads)
 
 
-def _commands(begin: int, end: int) -> tuple[Command, ...]:
-    return (Run(begin, end),) if end > begin else ()
+def _segments(
+    launches: Sequence[Launch], begin: int, env: Mapping[str, int]
+) -> tuple[Command, ...]:
+    """One ``Run`` for each stretch of launches that fits a segment at the representative sizes."""
+    commands: list[Command] = []
+    start, spent = begin, 0
+    for number, launch in enumerate(launches, begin):
+        time = max(0, launch.time.evaluate(env))
+        if number > start and spent + time > SEGMENT_NANOSECONDS:
+            commands.append(Run(start, number))
+            start, spent = number, 0
+        spent += time
+    end = begin + len(launches)
+    if end > start:
+        commands.append(Run(start, end))
+    return tuple(commands)

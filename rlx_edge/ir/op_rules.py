@@ -25,6 +25,7 @@ from rlx_edge.ir.ops import (
     lookup,
     root_operand_count,
 )
+from rlx_edge.ir.printer import attribute_text
 from rlx_edge.ir.size_scope import SizeScope
 from rlx_edge.ir.spelling import near_operators, right_attribute, right_operator, right_value
 from rlx_edge.ir.token_reader import INTEGER_RANGE
@@ -107,7 +108,7 @@ def _value_problems(item: AttributeDef, value: Attribute, sizes: SizeScope) -> I
         yield Report(
             "op.attribute",
             f"attribute {item.name} has the wrong kind of value",
-            repr(value),
+            attribute_text(value),
             item.kind,
             part,
         )
@@ -116,7 +117,7 @@ def _value_problems(item: AttributeDef, value: Attribute, sizes: SizeScope) -> I
         yield Report(
             "op.attribute",
             f"attribute {item.name} has an unknown value",
-            repr(value),
+            attribute_text(value),
             item.choices,
             part,
             f"the right spelling is {right}" if right else None,

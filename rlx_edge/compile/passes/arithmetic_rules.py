@@ -8,7 +8,6 @@ from rlx_edge.compile.passes.constants import (
     Number,
     constant_of,
     element_count,
-    is_constant_expression,
     splat_value,
     unpack,
 )
@@ -37,7 +36,7 @@ def constant_second(op: Op, rewriter: Rewriter) -> Value | None:
     if op.name not in COMMUTATIVE:
         return None
     first, second = op.operands
-    if not is_constant_expression(first) or is_constant_expression(second):
+    if not rewriter.is_constant(first) or rewriter.is_constant(second):
         return None
     return rewriter.again(op, [second, first])
 

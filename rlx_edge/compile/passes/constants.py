@@ -41,25 +41,6 @@ def constant_of(module: Module, value: Value) -> Constant | None:
     return module.constants.get(str(value.producer.attrs["digest"]))
 
 
-def is_constant_expression(value: Value) -> bool:
-    """Whether the value follows from constants alone."""
-    seen: set[Value] = set()
-    waiting = [value]
-    while waiting:
-        current = waiting.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        producer = current.producer
-        if producer is None:
-            return False
-        if producer.name not in (CONST, SPLAT):
-            if not producer.operands:
-                return False
-            waiting += producer.operands
-    return True
-
-
 def element_count(type: TensorType) -> int | None:
     """Number of elements of a static type."""
     return type.size.value if type.is_static else None

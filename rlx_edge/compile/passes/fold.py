@@ -6,8 +6,8 @@ kernel would give. What is too much work becomes ``phase = "compile"`` and stays
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from math import prod
 
 from rlx_edge.compile.passes.constants import (
     Number,
@@ -90,12 +90,24 @@ def small_constant(op: Op, rewriter: Rewriter) -> Value | None:
     if not _depends_on_constants(op, rewriter.module) or _work(op) > FOLD_LIMIT:
         return None
     operands = [_tensor(rewriter.module, operand) for operand in op.operands]
-    result = evaluate_op(op, operands, {})
+    result = _with_one_nan(evaluate_op(op, operands, {}))
     number = _uniform_value(result)
     if number is not None:
         return _splat(rewriter, number, op)
     digest = add_constant(rewriter.module, op.result.type, result.tobytes())
     return rewriter.op(CONST, [], {"digest": digest}, hint=op.result.name, type=op.result.type)
+
+
+def _with_one_nan(tensor: Tensor) -> Tensor:
+    """The tensor with every NaN as the positive quiet one: its sign depends on the machine."""
+    if not tensor.dtype.is_float:
+        return tensor
+    values = tensor.values()
+    if all(value == value for value in values):
+        return tensor
+    return from_values(
+        tensor.dtype, tensor.shape, [value if value == value else math.nan for value in values]
+    )
 
 
 def _uniform_value(tensor: Tensor) -> Number | None:
@@ -178,7 +190,7 @@ def _tensor(module: Module, value: Value) -> Tensor:
     number = splat_value(value)
     if number is None:
         raise RlxError("fold.constant", f"{value} is not a constant")
-    return from_values(value.type.dtype, shape, [number] * prod(shape))
+    return from_values(value.type.dtype, shape, [number] * math.prod(shape))
 
 
 def _runs_once(op: Op) -> bool:

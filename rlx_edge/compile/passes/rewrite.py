@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rlx_edge.compile.passes.graph import drop_unread_constants, rename, replace_returns
+from rlx_edge.compile.passes.graph import (
+    CONST,
+    SPLAT,
+    drop_unread_constants,
+    rename,
+    replace_returns,
+)
 from rlx_edge.ir.attributes import Attribute
 from rlx_edge.ir.builder import Builder
 from rlx_edge.ir.core import Module, Op, Value
@@ -44,8 +50,13 @@ class Rewriter(Builder):
         super().__init__(module.function, [])
         self.module = module
         self._users: dict[Value, dict[Op, None]] = {value: {} for value in module.function.values()}
+        self._constant: dict[Value, bool] = {}
         for op in module.function.ops:
             self._attach(op)
+
+    def is_constant(self, value: Value) -> bool:
+        """Whether the value follows from ``tensor::const`` and ``tensor::splat`` alone."""
+        return self._constant.get(value, False)
 
     def users(self, value: Value) -> list[Op]:
         """The operations that read ``value``, each once."""
@@ -85,6 +96,20 @@ class Rewriter(Builder):
     def _attach(self, op: Op) -> None:
         for operand in op.operands:
             self._users[operand][op] = None
+        self._judge(op)
+
+    def _judge(self, op: Op) -> None:
+        """Note whether the results of ``op`` are constant, and of what reads them."""
+        waiting = [op]
+        while waiting:
+            current = waiting.pop()
+            constant = current.name in (CONST, SPLAT) or (
+                bool(current.operands) and all(map(self.is_constant, current.operands))
+            )
+            for result in current.results:
+                if self._constant.get(result) is not constant:
+                    self._constant[result] = constant
+                    waiting.extend(self._users.get(result, ()))
 
     def _detach(self, op: Op) -> None:
         for operand in op.operands:
@@ -146,11 +171,11 @@ class _Driver:
         for rule in self.rules:
             fresh: list[Op] = []
             self.rewriter.ops = fresh
-            before = str(op)
             value = rule(op, self.rewriter)
             if value is None:
                 self._discard(fresh)
                 continue
+            before = str(op)
             self._check(rule, op, value)
             self._replace(op, value, fresh)
             self._record(rule, op, before, value, fresh)
@@ -177,6 +202,7 @@ class _Driver:
         for user in self.rewriter.users(old):
             user.operands = [value if operand is old else operand for operand in user.operands]
             self.rewriter._users[value][user] = None
+            self.rewriter._judge(user)
             self._touch(user)
         self.rewriter._users[old] = {}
         replace_returns(self.module.function, old, value)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx_edge.compile.passes.constants import is_constant_expression
 from rlx_edge.compile.passes.rewrite import Rewriter, Rule
 from rlx_edge.ir.core import Op, Value
 from rlx_edge.ir.dims import ONE, Dim, as_dim
@@ -43,22 +42,22 @@ def chain_of(value: Value, rewriter: Rewriter) -> Chain | None:
     if producer is None or not rewriter.read_once(value):
         return None
     if producer.name in (CONV, CONV_TRANSPOSE):
-        weights_known = is_constant_expression(producer.operands[1])
+        weights_known = rewriter.is_constant(producer.operands[1])
         if not weights_known or len(producer.operands) != 2 or value.type.dtype is not F32:
             return None
         return Chain(producer, None)
     if producer.name == ADD:
         inner = chain_of(producer.operands[0], rewriter)
         bias = producer.operands[1]
-        if inner is None or inner.bias is not None or not _per_channel(bias, value):
+        if inner is None or inner.bias is not None or not _per_channel(bias, value, rewriter):
             return None
         return Chain(inner.conv, bias)
     return None
 
 
-def _per_channel(value: Value, image: Value) -> bool:
+def _per_channel(value: Value, image: Value, rewriter: Rewriter) -> bool:
     """A constant that broadcasts to ``image`` along the channels, or a constant scalar."""
-    if image.type.rank != 4 or value.type.rank > 4 or not is_constant_expression(value):
+    if image.type.rank != 4 or value.type.rank > 4 or not rewriter.is_constant(value):
         return False
     shape = (ONE,) * (4 - value.type.rank) + value.type.shape
     n, c, h, w = shape
@@ -97,7 +96,7 @@ def _scaled(chain: Chain, factor: Value, rewriter: Rewriter) -> Value | None:
 
 def batch_norm_of_chain(op: Op, rewriter: Rewriter) -> Value | None:
     """Batch norm with constant parameters after a convolution: new weights and bias."""
-    if op.name != "rlxc::batch_norm" or not all(map(is_constant_expression, op.operands[1:])):
+    if op.name != "rlxc::batch_norm" or not all(map(rewriter.is_constant, op.operands[1:])):
         return None
     chain = chain_of(op.operands[0], rewriter)
     if chain is None:
@@ -135,7 +134,7 @@ def _flat(value: Value) -> tuple[Dim, ...]:
 
 def batch_norm_as_scale(op: Op, rewriter: Rewriter) -> Value | None:
     """Any other batch norm with constant parameters is ``x * k + (shift - mean * k)``."""
-    if op.name != "rlxc::batch_norm" or not all(map(is_constant_expression, op.operands[1:])):
+    if op.name != "rlxc::batch_norm" or not all(map(rewriter.is_constant, op.operands[1:])):
         return None
     x, scale, shift, mean, var = op.operands
     k = _factor(op, scale, var, rewriter)
@@ -147,7 +146,7 @@ def batch_norm_as_scale(op: Op, rewriter: Rewriter) -> Value | None:
 
 def scale_of_chain(op: Op, rewriter: Rewriter) -> Value | None:
     """A constant factor after a convolution goes into weights and bias."""
-    if op.name != MUL or not _per_channel(op.operands[1], op.operands[0]):
+    if op.name != MUL or not _per_channel(op.operands[1], op.operands[0], rewriter):
         return None
     if op.result.type != op.operands[0].type:
         return None
@@ -164,7 +163,7 @@ def scale_of_chain(op: Op, rewriter: Rewriter) -> Value | None:
 
 def shift_of_chain(op: Op, rewriter: Rewriter) -> Value | None:
     """Two constants added after a convolution are one."""
-    if op.name != ADD or not _per_channel(op.operands[1], op.operands[0]):
+    if op.name != ADD or not _per_channel(op.operands[1], op.operands[0], rewriter):
         return None
     chain = chain_of(op.operands[0], rewriter)
     if chain is None or chain.bias is None or op.result.type != op.operands[0].type:

@@ -4,7 +4,8 @@ A micro-kernel computes `rows x 4 * vectors` chains `acc = acc + a * b` for asce
 multiplication and addition rounded separately, so every tile gives the same bits. It reads B
 from a packed panel `[k][4 * vectors]` and writes raw chains to an accumulator buffer
 `[row][4 * vectors]`; the epilogue is another function, so that one set of micro-kernels serves
-every layer of a module and reaches the engine's optimising tier early.
+every layer of a module and reaches the engine's optimising tier early. A chain may be cut at any
+k: the next call resumes it from the buffer, which changes no bits.
 
 Operand A comes in one of three ways:
 
@@ -48,8 +49,8 @@ def emit_micro_kernel(
     """Function index of the `rows x vectors` kernel of a tile's family.
 
     Parameters of the function: `a` (spread tile, or table of row pointers), `b` (panel), `k`,
-    `acc`, `tiles` (at least 1), and where A is read in place also `taps` (offset table) and `step`
-    (bytes).
+    `acc`, `resume` (1 to continue the chains in `acc`, else 0), `tiles` (at least 1), and where A
+    is read in place also `taps` and `step` (`offsets.Walk`).
     """
     if not tile.in_place:
         key = ("micro", "spread", rows, vectors)
@@ -60,9 +61,9 @@ def emit_micro_kernel(
 
 
 def _emit_spread(module: ModuleBuilder, rows: int, vectors: int) -> FunctionBuilder:
-    parameters = [(name, I32) for name in ("a", "b", "k", "acc", "tiles")]
+    parameters = [(name, I32) for name in ("a", "b", "k", "acc", "resume", "tiles")]
     body = module.function(f"contract_spread_{rows}x{LANES * vectors}", parameters)
-    a, b, k, target, tiles = range(5)
+    a, b, k, target, resume, tiles = range(6)
     panel, end = body.local(I32, "panel"), body.local(I32, "end")
     totals = [body.local_array(V128, f"acc{row}_", vectors) for row in range(rows)]
     columns = body.local_array(V128, "b", vectors)
@@ -70,7 +71,7 @@ def _emit_spread(module: ModuleBuilder, rows: int, vectors: int) -> FunctionBuil
     body.local_get(b).local_get(k).i32_const(VECTOR_BYTES * vectors).i32_mul().i32_add()
     body.local_set(end)
     body.loop("tile")
-    _clear(body, totals)
+    _begin(body, target, resume, totals)
     body.local_get(b).local_set(panel)
     body.block("chains").local_get(k).i32_eqz().br_if("chains").loop("k")
     _load_columns(body, panel, columns, 0)
@@ -87,9 +88,9 @@ def _emit_spread(module: ModuleBuilder, rows: int, vectors: int) -> FunctionBuil
 
 
 def _emit_in_place(module: ModuleBuilder, shape: Tile, source: str) -> FunctionBuilder:
-    names = ("table", "b", "k", "acc", "tiles", "taps", "step")
+    names = ("table", "b", "k", "acc", "resume", "tiles", "taps", "step")
     body = module.function(f"contract_{shape.name}_{source}", [(name, I32) for name in names])
-    table, b, k, target, tiles, taps, step = range(7)
+    table, b, k, target, resume, tiles, taps, step = range(8)
     panel, offset = body.local(I32, "panel"), body.local(I32, "offset")
     pointers = body.local_array(I32, "row", shape.rows)
     totals = [body.local_array(V128, f"acc{row}_", shape.vectors) for row in range(shape.rows)]
@@ -112,7 +113,7 @@ def _emit_in_place(module: ModuleBuilder, shape: Tile, source: str) -> FunctionB
 
     body.loop("tile")
     load_pointers(body, table, pointers)
-    _clear(body, totals)
+    _begin(body, target, resume, totals)
     body.local_get(b).local_set(panel)
     Walk(body, source, k, taps, step, offset).emit(steps, shape.unroll)
     _store(body, target, totals)
@@ -120,10 +121,18 @@ def _emit_in_place(module: ModuleBuilder, shape: Tile, source: str) -> FunctionB
     return body
 
 
-def _clear(body: FunctionBuilder, totals: Sequence[Sequence[int]]) -> None:
-    for chain in totals:
-        for total in chain:
-            body.v128_const(ZERO).local_set(total)
+def _begin(
+    body: FunctionBuilder, target: int, resume: int, totals: Sequence[Sequence[int]]
+) -> None:
+    """Start chains at +0.0 or at what the accumulator buffer holds."""
+    flat = [total for chain in totals for total in chain]
+    body.local_get(resume).if_()
+    for number, total in enumerate(flat):
+        body.local_get(target).v128_load(VECTOR_BYTES * number).local_set(total)
+    body.else_()
+    for total in flat:
+        body.v128_const(ZERO).local_set(total)
+    body.end()
 
 
 def _load_columns(body: FunctionBuilder, panel: int, columns: Sequence[int], step: int) -> None:
@@ -133,12 +142,10 @@ def _load_columns(body: FunctionBuilder, panel: int, columns: Sequence[int], ste
 
 
 def _store(body: FunctionBuilder, target: int, totals: Sequence[Sequence[int]]) -> None:
-    vectors = len(totals[0])
-    for row, chain in enumerate(totals):
-        for number, total in enumerate(chain):
-            offset = VECTOR_BYTES * (row * vectors + number)
-            body.local_get(target).local_get(total).v128_store(offset)
-    add_constant(body, target, len(totals) * vectors * VECTOR_BYTES)
+    flat = [total for chain in totals for total in chain]
+    for number, total in enumerate(flat):
+        body.local_get(target).local_get(total).v128_store(VECTOR_BYTES * number)
+    add_constant(body, target, VECTOR_BYTES * len(flat))
 
 
 def wide_panels(tile: Tile) -> int:
@@ -149,25 +156,25 @@ def wide_panels(tile: Tile) -> int:
 def emit_wide_row(module: ModuleBuilder, vectors: int, panels: int) -> int:
     """Function index: the chains of one spread row with several full panels.
 
-    Parameters of the function: `a` (`[k][4]`), `b` (first panel), `k`, `acc`.
+    Parameters of the function: `a` (`[k][4]`), `b` (first panel), `k`, `acc`, `resume`, `stride`
+    (bytes from panel to panel).
     """
 
     def emit() -> FunctionBuilder:
         body = module.function(
             f"contract_row_{panels}x{LANES * vectors}",
-            [(name, I32) for name in ("a", "b", "k", "acc")],
+            [(name, I32) for name in ("a", "b", "k", "acc", "resume", "stride")],
         )
-        a, b, k, target = range(4)
+        a, b, k, target, resume, stride = range(6)
         pointers = body.local_array(I32, "panel", panels)
         totals = [body.local_array(V128, f"acc{panel}_", vectors) for panel in range(panels)]
         value, end = body.local(V128, "a_value"), body.local(I32, "end")
         row_bytes = VECTOR_BYTES * vectors
         body.local_get(b).local_set(pointers[0])
         for before, pointer in pairwise(pointers):
-            body.local_get(k).i32_const(row_bytes).i32_mul().local_get(before).i32_add()
-            body.local_set(pointer)
+            body.local_get(before).local_get(stride).i32_add().local_set(pointer)
         body.local_get(k).i32_const(VECTOR_BYTES).i32_mul().local_get(a).i32_add().local_set(end)
-        _clear(body, totals)
+        _begin(body, target, resume, totals)
         body.block("done").local_get(k).i32_eqz().br_if("done").loop("k")
         body.local_get(a).v128_load().local_set(value)
         for pointer, chain in zip(pointers, totals, strict=True):

@@ -1,12 +1,14 @@
 """The driver that matmul and conv2d share: blocks of rows, panels of columns, finish.
 
 For each slice (batch entry or group) and each block of at most `BLOCK_ROWS` rows it fills the
-pointer tables, spreads operand A when the tile wants it, and then for each panel of B runs the
-micro-kernels and the finish. A row is one output pixel: the rows of all images form one sequence,
-so tiles cross image rows and images.
+pointer tables. Chains are cut into depths of at most `MOST_DEPTH`; for each it spreads operand A
+when the tile wants it and runs the micro-kernels over the panels of at most `MOST_COLUMNS` columns,
+so that the spread block and the accumulators stay in a second-level cache, one panel in the first.
+After the last depth each panel is finished. A row is one output pixel: the rows of all images form
+one sequence, so tiles cross image rows and images.
 
-Scratch memory of a launch, from its start: pointer tables (A, output, pointed extras), the
-accumulators of one block and panel, the tap table, the spread block.
+Scratch memory of a launch, from its start: pointer tables (A, output, pointed extras),
+accumulators, the tap table, the spread block.
 """
 
 from __future__ import annotations
@@ -29,10 +31,14 @@ from rlx_edge.compile.templates.finish import (
 from rlx_edge.compile.templates.offsets import QUADS, SINGLES, STRIDE, add_constant
 from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES, Tile
 from rlx_edge.compile.templates.words import Words
-from rlx_edge.ir.dims import Dim, DimLike, align, as_dim, dim_max, dim_min
+from rlx_edge.ir.dims import Dim, DimLike, align, as_dim, dim_min
 
 SPREAD_BYTES = 384 * 1024
-"""Target size of the spread block: it and one panel of B stay in a second-level cache."""
+"""Size of the spread block that rows and depth must keep to."""
+MOST_DEPTH = 768
+"""Most steps of k in one pass over the panels, a multiple of four."""
+MOST_COLUMNS = 384
+"""Most columns in one pass over the depths: whole panels for each tile (8, 12 or 16 columns)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +67,10 @@ def block_rows(tile: Tile) -> int:
 
 def scratch_bytes(contraction: Contraction, k: DimLike, taps: DimLike = 0) -> Dim:
     """Bytes of scratch memory a launch needs, for chains of `k` and a table of `taps` offsets."""
-    tile = contraction.tile
     total = _taps_offset(contraction) + align(as_dim(taps) * 4, VECTOR_BYTES)
-    if tile.in_place:
+    if contraction.tile.in_place:
         return total
-    row = as_dim(k) * VECTOR_BYTES
-    block = dim_min(row * block_rows(tile), SPREAD_BYTES)
-    return total + dim_max(block, row * tile.rows)
+    return total + dim_min(as_dim(k) * VECTOR_BYTES * block_rows(contraction.tile), SPREAD_BYTES)
 
 
 def _acc_offset(contraction: Contraction) -> int:
@@ -75,8 +78,7 @@ def _acc_offset(contraction: Contraction) -> int:
 
 
 def _taps_offset(contraction: Contraction) -> int:
-    panel = BLOCK_ROWS * contraction.tile.vectors * VECTOR_BYTES
-    return _acc_offset(contraction) + panel
+    return _acc_offset(contraction) + 4 * BLOCK_ROWS * MOST_COLUMNS
 
 
 def emit_pointer_fill(module: ModuleBuilder) -> int:
@@ -207,7 +209,7 @@ class _Driver:
         self.n, self.k = words.local(body, "n"), words.local(body, "k")
         self.scratch = words.local(body, "scratch")
         self.taps_at, self.block_at = body.local(I32, "taps"), body.local(I32, "block")
-        self.step = body.local(I32, "step")
+        self.step, self.depth = body.local(I32, "step"), body.local(I32, "depth")
         words.push(body, "images")
         words.push(body, "height").i32_mul()
         words.push(body, "width").i32_mul().local_set(self.total)
@@ -249,22 +251,26 @@ class _Driver:
         body.local_get(self.taps_at).i32_add().local_set(self.block_at)
 
     def choose_block(self) -> None:
-        """Rows of a block: as many as the spread block holds, a multiple of the tile's."""
-        body, rows = self.body, self.tile.rows
-        most = block_rows(self.tile)
+        """Equal depths of at most `MOST_DEPTH`; as many rows as the spread block then holds."""
+        body, tile, depth = self.body, self.tile, self.depth
+        body.local_get(self.k).local_get(self.k).i32_const(MOST_DEPTH - 1).i32_add()
+        body.i32_const(MOST_DEPTH).i32_div_u().local_tee(depth).i32_add().i32_const(1).i32_sub()
+        body.local_get(depth).i32_const(1).local_get(depth).select().i32_div_u()
+        body.i32_const(LANES - 1).i32_add().i32_const(-LANES).i32_and().local_set(depth)
+        most = block_rows(tile)
         body.i32_const(most).local_set(self.limit)
-        if self.tile.in_place:
+        if tile.in_place:
             return
-        body.local_get(self.k).i32_const(SPREAD_BYTES // VECTOR_BYTES // most).i32_gt_u().if_()
-        body.i32_const(SPREAD_BYTES // VECTOR_BYTES // rows).local_get(self.k).i32_div_u()
-        body.i32_const(rows).i32_mul().local_tee(self.limit)
-        body.i32_const(rows).local_get(self.limit).select().local_set(self.limit).end()
+        vectors = SPREAD_BYTES // VECTOR_BYTES
+        body.local_get(depth).i32_const(vectors // most).i32_gt_u().if_()
+        body.i32_const(vectors // tile.rows).local_get(depth).i32_div_u()
+        body.i32_const(tile.rows).i32_mul().local_set(self.limit).end()
 
     def run_block(self) -> None:
-        body, words = self.body, self.words
+        body = self.body
         fill_block_tables(
             body,
-            words,
+            self.words,
             self.contraction.output,
             self.fill,
             self.scratch,
@@ -272,58 +278,113 @@ class _Driver:
             self.first,
             self.count,
         )
-        rows_at = body.local(I32, "rows_at")
+        names = ("from_column", "to_column", "from_k", "depth_here")
+        self.from_column, self.to_column, self.from_k, self.depth_here = (
+            body.local(I32, name) for name in names
+        )
+        body.i32_const(0).local_set(self.from_column).loop("columns")
+        body.local_get(self.from_column).i32_const(MOST_COLUMNS).i32_add()
+        body.local_tee(self.to_column).local_get(self.n).i32_gt_u().if_()
+        body.local_get(self.n).local_set(self.to_column).end()
+        body.i32_const(0).local_set(self.from_k).loop("depth")
+        body.local_get(self.k).local_get(self.from_k).i32_sub().local_tee(self.depth_here)
+        body.local_get(self.depth).i32_gt_u().if_()
+        body.local_get(self.depth).local_set(self.depth_here).end()
+        self.run_depth()
+        body.local_get(self.from_k).local_get(self.depth_here).i32_add().local_tee(self.from_k)
+        body.local_get(self.k).i32_lt_u().br_if("depth").end()
+        body.local_get(self.to_column).local_tee(self.from_column)
+        body.local_get(self.n).i32_lt_u().br_if("columns").end()
+
+    def run_depth(self) -> None:
+        """One depth over the panels of the current columns; the last one finishes them."""
+        body, words = self.body, self.words
+        rows_at, taps = body.local(I32, "rows_at"), body.local(I32, "taps_here")
+        self.rows_at, self.taps_here = rows_at, taps
+        body.local_get(self.from_k)
+        if self.contraction.source == STRIDE:
+            body.local_get(self.step).i32_mul().local_set(taps)
+        else:
+            if self.contraction.source == SINGLES:
+                body.i32_const(4).i32_mul()
+            body.local_get(self.taps_at).i32_add().local_set(taps)
         body.local_get(self.scratch).local_set(rows_at)
         if not self.tile.in_place:
-            body.local_get(self.scratch).local_get(self.k).local_get(self.block_at)
-            body.local_get(self.count).local_get(self.taps_at).local_get(self.step)
-            body.call(self.spread).local_get(self.block_at).local_set(rows_at)
-        column, panel = body.local(I32, "column"), body.local(I32, "panel")
-        vectors = body.local(I32, "vectors")
-        body.i32_const(0).local_set(column)
-        words.push(body, "b").local_get(self.slice)
-        words.push(body, "b_slice").i32_mul().i32_add().local_set(panel)
-        body.loop("panel")
-        body.local_get(self.n).local_get(column).i32_sub().i32_const(LANES - 1).i32_add()
-        body.i32_const(2).i32_shr_u().local_set(vectors)
-        body.local_get(vectors).i32_const(self.tile.vectors).i32_gt_u().if_()
+            # A chain of one depth keeps its spread block over all columns.
+            body.local_get(self.block_at).local_set(rows_at)
+            body.local_get(self.from_column).i32_eqz()
+            body.local_get(self.depth).local_get(self.k).i32_lt_u().i32_or().if_()
+            body.local_get(self.scratch).local_get(self.depth_here).local_get(self.block_at)
+            body.local_get(self.count).local_get(taps).local_get(self.step).call(self.spread)
+            body.end()
+        self.column, self.panel, self.vectors, self.acc = (
+            body.local(I32, name) for name in ("column", "panel", "vectors", "acc")
+        )
+        body.local_get(self.from_column).local_tee(self.column)
+        body.local_get(self.k).i32_mul().i32_const(4).i32_mul().local_get(self.slice)
+        words.push(body, "b_slice").i32_mul().i32_add()
+        words.push(body, "b").i32_add().local_set(self.panel)
+        body.local_get(self.scratch).i32_const(_acc_offset(self.contraction)).i32_add()
+        body.local_set(self.acc).loop("panel")
+        self.run_panel()
+        body.local_get(self.to_column).local_get(self.column).i32_gt_u().br_if("panel").end()
+
+    def run_panel(self) -> None:
+        """Chains of the panel at `column`, the finish after the last depth; step to the next."""
+        body, vectors = self.body, self.vectors
+        body.local_get(self.to_column).local_get(self.column).i32_sub()
+        body.i32_const(LANES - 1).i32_add().i32_const(2).i32_shr_u().local_tee(vectors)
+        body.i32_const(self.tile.vectors).i32_gt_u().if_()
         body.i32_const(self.tile.vectors).local_set(vectors).end()
         body.block("chained")
         if not self.tile.in_place:
-            self.take_wide_row(rows_at, panel, column, vectors)
+            self.take_wide_row()
         for width in range(self.tile.vectors, 0, -1):
             if width > 1:
                 body.local_get(vectors).i32_const(width).i32_eq().if_()
-            body.local_get(rows_at).local_get(panel).local_get(self.k)
-            self.push_acc()
-            body.local_get(self.count).local_get(self.taps_at).local_get(self.step)
+            self.push_operands(width)
+            body.local_get(self.count).local_get(self.taps_here).local_get(self.step)
             body.call(self.panels[width])
             if width > 1:
                 body.br("chained").end()
         body.end()
-        body.local_get(0)
-        self.push_acc()
-        body.local_get(self.count).local_get(vectors).local_get(column).local_get(column)
+        body.local_get(self.from_k).local_get(self.depth_here).i32_add()
+        body.local_get(self.k).i32_ge_u().if_()
+        body.local_get(0).local_get(self.acc).local_get(self.count).local_get(vectors)
+        body.local_get(self.column).local_get(self.column)
         if self.contraction.channel_slices:
             body.local_get(self.slice).local_get(self.n).i32_mul().i32_add()
-        body.local_get(self.scratch).i32_const(TABLE_BYTES).i32_add().call(self.finish)
+        body.local_get(self.scratch).i32_const(TABLE_BYTES).i32_add().call(self.finish).end()
+        self.next_panel()
+
+    def next_panel(self) -> None:
+        body, vectors = self.body, self.vectors
+        # The accumulators of a chain of one depth are reused while they are in the first cache.
+        body.local_get(self.depth).local_get(self.k).i32_lt_u().if_()
+        body.local_get(vectors).local_get(self.count).i32_mul().i32_const(VECTOR_BYTES).i32_mul()
+        body.local_get(self.acc).i32_add().local_set(self.acc).end()
         body.local_get(vectors).local_get(self.k).i32_mul().i32_const(VECTOR_BYTES).i32_mul()
-        body.local_get(panel).i32_add().local_set(panel)
-        body.local_get(vectors).i32_const(2).i32_shl().local_get(column).i32_add()
-        body.local_tee(column).local_get(self.n).i32_lt_u().br_if("panel").end()
+        body.local_get(self.panel).i32_add().local_set(self.panel)
+        body.local_get(vectors).i32_const(2).i32_shl().local_get(self.column).i32_add()
+        body.local_set(self.column)
 
-    def take_wide_row(self, rows_at: int, panel: int, column: int, vectors: int) -> None:
+    def push_operands(self, vectors: int) -> None:
+        """`a`, `b` at the current depth, `k`, `acc`, `resume` of a panel of a width."""
+        body = self.body
+        body.local_get(self.rows_at).local_get(self.from_k).i32_const(VECTOR_BYTES * vectors)
+        body.i32_mul().local_get(self.panel).i32_add().local_get(self.depth_here)
+        body.local_get(self.acc).local_get(self.from_k).i32_const(0).i32_ne()
+
+    def take_wide_row(self) -> None:
         """Several panels at once where the block is a single row."""
-        body, panels = self.body, wide_panels(self.tile)
-        body.local_get(self.count).i32_const(1).i32_eq().local_get(self.n).local_get(column)
-        body.i32_sub().i32_const(panels * self.tile.columns).i32_ge_u().i32_and().if_()
-        body.local_get(rows_at).local_get(panel).local_get(self.k)
-        self.push_acc()
-        body.call(self.wide_row).i32_const(panels * self.tile.vectors).local_set(vectors)
+        body, tile, panels = self.body, self.tile, wide_panels(self.tile)
+        body.local_get(self.count).i32_const(1).i32_eq()
+        body.local_get(self.to_column).local_get(self.column).i32_sub()
+        body.i32_const(panels * tile.columns).i32_ge_u().i32_and().if_()
+        self.push_operands(tile.vectors)
+        body.local_get(self.k).i32_const(VECTOR_BYTES * tile.vectors).i32_mul()
+        body.call(self.wide_row).i32_const(panels * tile.vectors).local_set(self.vectors)
         body.br("chained").end()
-
-    def push_acc(self) -> None:
-        self.body.local_get(self.scratch).i32_const(_acc_offset(self.contraction)).i32_add()
 
 
 def fill_block_tables(

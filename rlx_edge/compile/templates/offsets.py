@@ -34,8 +34,8 @@ def load_pointers(body: FunctionBuilder, table: int, pointers: Sequence[int]) ->
 class Walk:
     """The loops over k of one function.
 
-    Locals: `k` (number of elements), `taps` (offset table), `step` (bytes, for `stride`), and
-    `offset`, which holds the byte offset of the current element.
+    Locals: `k` (number of elements), `taps` (offset table; for `stride` the first byte offset),
+    `step` (bytes, for `stride`), and `offset`, which holds the offset of the current element.
     """
 
     body: FunctionBuilder
@@ -61,7 +61,7 @@ class Walk:
 
     def _by_stride(self, steps: Callable[[int], None], unroll: int, left: int) -> None:
         body = self.body
-        body.i32_const(0).local_set(self.offset)
+        body.local_get(self.taps).local_set(self.offset)
         if unroll > 1:
             body.local_get(self.step).i32_const(4).i32_eq()
             body.local_get(left).i32_const(unroll).i32_ge_s().i32_and().if_().loop("steps")

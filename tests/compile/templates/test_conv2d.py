@@ -195,7 +195,7 @@ def test_conv_equals_the_chain(
 def test_blocks_of_pixels_cross_images(tile: str) -> None:
     geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
     none = (0, 0, 0, 0)
-    check(tile, (BLOCKED, BLOCKED), Case(3, 68, 20, 9, 7, geometry, none, none, none), True)
+    check(tile, (BLOCKED, BLOCKED), Case(3, 100, 20, 9, 7, geometry, none, none, none), True)
 
 
 @given(

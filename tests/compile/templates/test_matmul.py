@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder
-from rlx_edge.compile.templates.driver import SPREAD_BYTES
+from rlx_edge.compile.templates.driver import MOST_COLUMNS, MOST_DEPTH
 from rlx_edge.compile.templates.matmul import Matmul, flops, packed_bytes
 from rlx_edge.compile.templates.packing import PanelPack
 from rlx_edge.compile.templates.tiles import TILES, Tile, choose_tile, parse_tile, variants
@@ -49,12 +49,14 @@ def residual(body: FunctionBuilder, acc: int, loads: Sequence[Callable[[], None]
 @cache
 def matmul_host(tile: str, fused: bool) -> tuple[Matmul, KernelHost]:
     kernel = Matmul(parse_tile(tile), EXTRAS if fused else ())
-    return kernel, KernelHost(lambda module: kernel.emit(module, residual if fused else None))
+    return kernel, KernelHost(
+        lambda module: kernel.emit(module, residual if fused else None), pages=160
+    )
 
 
 @cache
 def pack_host(columns: int) -> KernelHost:
-    return KernelHost(PanelPack(columns).emit)
+    return KernelHost(PanelPack(columns).emit, pages=160)
 
 
 def packed(b: np.ndarray, columns: int, transposed: bool = False) -> np.ndarray:
@@ -112,9 +114,18 @@ def test_epilogue_sees_every_operand_at_its_position(
 
 
 @pytest.mark.parametrize("tile", NAMES)
-@pytest.mark.parametrize(("m", "n", "k"), [(100, 20, 700), (7, 24, 9001), (50, 4, 1), (1, 83, 64)])
-def test_blocks_of_rows_and_long_chains(tile: str, m: int, n: int, k: int) -> None:
-    assert k * 16 * 48 != SPREAD_BYTES
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [
+        (100, 20, 700),
+        (7, 24, 9001),
+        (50, 4, 1),
+        (1, 83, 64),
+        (50, MOST_COLUMNS + 33, 2 * MOST_DEPTH + 9),
+        (1, 2 * MOST_COLUMNS + 101, MOST_DEPTH + 1),
+    ],
+)
+def test_blocks_of_rows_columns_and_depths(tile: str, m: int, n: int, k: int) -> None:
     a, b = normal(9, 1, m, k), normal(10, 1, k, n)
     assert_same_bits(run_matmul(tile, a, b), chain(a, b))
 

@@ -19,7 +19,7 @@ from rlx_edge.ir.lexer import HEADER, quote, sigil_name
 from rlx_edge.ir.ops import lookup
 from rlx_edge.ir.types import DTYPES, DType
 
-LINE_WIDTH = 320
+LINE_WIDTH = 480
 """An operation whose line would be longer prints one attribute a line."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -8,12 +8,20 @@ same in all lanes: computed once, splatted), *native* (one instruction for four 
 
 from __future__ import annotations
 
+from functools import partial
+from math import copysign
+
 from rlx_edge.compile.codegen.wasm import encoder
 from rlx_edge.compile.codegen.wasm.emit_address import (
     note_access,
     push_address,
     push_index,
     split_linear,
+)
+from rlx_edge.compile.codegen.wasm.emit_extremum import (
+    FEWEST_OPERANDS,
+    Extremum,
+    extremum_operands,
 )
 from rlx_edge.compile.codegen.wasm.emit_region import Emission, Region
 from rlx_edge.compile.codegen.wasm.scalar_table import (
@@ -248,6 +256,16 @@ def _compute_vector(em: Emission, node: Expr, region: Region) -> None:
         assert rule is not None
         push_vector(em, node.args[0], region)
         rule(body, em.temp)
+    elif (clamp := clamp_form(node)) is not None:
+        push_vector(em, clamp[1], region)
+        push_vector(em, clamp[2], region)
+        getattr(body, f"f32x4_{clamp[0]}")()
+    elif len(operands := _many_operands(em, node)) >= FEWEST_OPERANDS:
+        extremum = Extremum.of(em, node.op)
+        extremum.start_with(body, lambda: push_vector(em, operands[0], region))
+        for operand in operands[1:]:
+            extremum.add(body, partial(push_vector, em, operand, region))
+        extremum.push_result(body)
     else:
         push_vector(em, node.args[0], region)
         for arg in node.args[1:]:
@@ -287,6 +305,27 @@ def pseudo_extremum(node: Expr) -> tuple[str, Expr, Expr] | None:
     if less is taken and more is other:
         return "pmin", other, taken
     return None
+
+
+def clamp_form(node: Expr) -> tuple[str, Expr, Expr] | None:
+    """``(pmax | pmin, x, bound)`` for a minimum or maximum with a literal, one instruction
+    instead of the sequence that orders zeros and finds NaN in both operands.
+
+    With a literal bound as second operand, NaN in x stays. Only max(-0, +0) and min(+0, -0) would
+    keep the wrong zero, so these two bounds have no such form.
+    """
+    if node.op not in ("max", "min") or node.dtype is not F32:
+        return None
+    x, bound = node.args if node.args[1].op == "const" else node.args[::-1]
+    if bound.op != "const" or not isinstance(bound.attr, float) or bound.attr != bound.attr:
+        return None
+    if bound.attr == 0.0 and (copysign(1.0, bound.attr) > 0) == (node.op == "max"):
+        return None
+    return f"p{node.op}", x, bound
+
+
+def _many_operands(em: Emission, node: Expr) -> list[Expr]:
+    return extremum_operands(em, node) if node.op in ("max", "min") and node.dtype is F32 else []
 
 
 def _push_index_lanes(em: Emission, node: Expr, region: Region) -> None:

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from rlx_edge.compile.codegen.wasm import encoder
 from rlx_edge.compile.codegen.wasm.emit_address import index_local, push_index
 from rlx_edge.compile.codegen.wasm.emit_cost import is_row
 from rlx_edge.compile.codegen.wasm.emit_expression import push_scalar, push_vector
+from rlx_edge.compile.codegen.wasm.emit_extremum import Extremum
 from rlx_edge.compile.codegen.wasm.emit_region import Emission, Family, Region
 from rlx_edge.compile.codegen.wasm.kernel_form import (
     CHUNK,
@@ -47,6 +49,7 @@ from rlx_edge.compile.codegen.wasm.vector_table import (
 )
 from rlx_edge.ir.dims import ONE, Dim, product, symbol
 from rlx_edge.ir.expression import Expr, reduce_parts, substitute
+from rlx_edge.ir.types import F32
 
 SCALAR, VECTOR, ROW = "scalar", "vector", "row"
 
@@ -70,6 +73,7 @@ class _Reduction:
     axes: tuple[tuple[str, Dim], ...]
     value: Expr
     partials: list[int]
+    extremum: Extremum | None = None
     total: int | None = None
     left: int | None = None
 
@@ -89,11 +93,14 @@ class _Reduction:
 
     def push(self) -> None:
         em, body = self.em, self.region.body
+        if self.form != SCALAR and self.kind in ("max", "min") and self.value.dtype is F32:
+            self.push_extremum()
+            return
         count = 1 if self.form == ROW or self.kind == "chain" else PARTIALS
         self.partials = [em.temp(self.local_type) for _ in range(count)]
-        for partial in self.partials:
+        for local in self.partials:
             self.push_identity(body)
-            body.local_set(partial)
+            body.local_set(local)
         if self.is_chunked:
             self.total, self.left = em.temp(self.joined_type), em.counter()
             self.push_identity(body, joined=True)
@@ -104,6 +111,18 @@ class _Reduction:
         self.push_joined(body)
         if self.total is not None:
             self.combine(body, joined=True)
+
+    def push_extremum(self) -> None:
+        """Maxima and minima do not depend on the order: one set of results for all elements."""
+        body = self.region.body
+        self.extremum = Extremum.of(self.em, self.kind)
+        self.extremum.start(body, identity(self.kind, F32))
+        self.nest(self.region, 0)
+        self.extremum.push_result(body)
+        if self.form == ROW:
+            self.partials = [self.em.temp(encoder.V128)]
+            body.local_set(self.partials[0])
+            self.push_joined(body)
 
     def nest(self, parent: Region, depth: int) -> None:
         """The loops from axis ``depth`` inwards."""
@@ -154,39 +173,53 @@ class _Reduction:
     def add_elements(self, region: Region, elements: Sequence[Expr]) -> None:
         """Element k joins partial k; the rotation stays."""
         body = region.body
-        for partial, element in zip(self.partials, elements, strict=False):
-            body.local_get(partial)
+        if self.extremum is not None:
+            for element in elements:
+                self.extremum.add(body, partial(self.push_element, region, element))
+            return
+        for local, element in zip(self.partials, elements, strict=False):
+            body.local_get(local)
             self.push_element(region, element)
             self.combine(body)
-            body.local_set(partial)
+            body.local_set(local)
 
     def add_row(self, region: Region) -> None:
-        body = region.body.local_get(self.partials[0])
-        push_vector(self.em, self.value, region)
-        self.combine(body)
-        body.local_set(self.partials[0])
+        """Four elements join their partials, the lanes of one vector."""
+        push = partial(push_vector, self.em, self.value, region)
+        if self.extremum is not None:
+            self.extremum.add(region.body, push)
+            return
+        region.body.local_get(self.partials[0])
+        push()
+        self.combine(region.body)
+        region.body.local_set(self.partials[0])
 
     def add_single(self, region: Region) -> None:
         """One element joins partial 0, then all rotate by one."""
         body = region.body
-        if self.form == ROW:
-            (partial,) = self.partials
-            body.local_get(partial)
-            self.push_identity(body)
-            push_scalar(self.em, self.value, region)
-            self.replace_first_lane(body)
-            self.combine(body)
-            body.local_set(partial)
-            emit_rotate(body, partial)
+        push = partial(
+            self.push_lane if self.form == ROW else self.push_element, region, self.value
+        )
+        if self.extremum is not None:
+            self.extremum.add(body, push)
             return
         first, *others = self.partials
         body.local_get(first)
-        self.push_element(region, self.value)
+        push()
         self.combine(body)
-        body.local_get(others[0]).local_set(first)
-        for target, source in pairwise(others):
+        if self.form == ROW:
+            body.local_set(first)
+            emit_rotate(body, first)
+            return
+        for target, source in pairwise(self.partials):
             body.local_get(source).local_set(target)
         body.local_set(others[-1])
+
+    def push_lane(self, region: Region, element: Expr) -> None:
+        """One element in lane 0, the identity in the others."""
+        self.push_identity(region.body)
+        push_scalar(self.em, element, region)
+        self.replace_first_lane(region.body)
 
     def push_element(self, region: Region, element: Expr) -> None:
         (push_vector if self.form == VECTOR else push_scalar)(self.em, element, region)
@@ -221,9 +254,9 @@ class _Reduction:
         self.push_joined(body)
         self.combine(body, joined=True)
         body.local_set(self.total)
-        for partial in self.partials:
+        for local in self.partials:
             self.push_identity(body)
-            body.local_set(partial)
+            body.local_set(local)
         body.i32_const(CHUNK).local_set(self.left).end()
         body.local_get(todo).br_if("chunk").end().end()
 
@@ -269,9 +302,9 @@ class _Reduction:
                 self.combine(body)
             self.combine(body)
             return
-        (partial,) = self.partials
+        (lanes,) = self.partials
         pairs = self.em.temp(encoder.V128)
-        body.local_get(partial).local_get(partial).local_get(partial)
+        body.local_get(lanes).local_get(lanes).local_get(lanes)
         body.i32x4_shuffle((2, 3, 0, 1))
         self.combine(body)
         body.local_set(pairs)

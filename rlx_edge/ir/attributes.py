@@ -8,18 +8,37 @@ dims. The declaration says the kind; the text form follows from the value alone:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.expression import Expr
 from rlx_edge.ir.types import DType
 
-Attribute: TypeAlias = Union[
-    int, float, bool, str, Dim, DType, Expr, tuple[int, ...], tuple[str, ...], tuple[Dim, ...]
-]
+Attribute: TypeAlias = (
+    int
+    | float
+    | bool
+    | str
+    | Dim
+    | DType
+    | Expr
+    | tuple[int, ...]
+    | tuple[str, ...]
+    | tuple[Dim, ...]
+)
 
 KINDS = (
-    "int", "float", "bool", "number", "string", "dtype", "dim", "expression", "ints", "strings", "dims",
+    "int",
+    "float",
+    "bool",
+    "number",
+    "string",
+    "dtype",
+    "dim",
+    "expression",
+    "ints",
+    "strings",
+    "dims",
 )
 """``number`` is an int, a float or a bool, as the result's element type asks."""
 
@@ -45,7 +64,9 @@ PLACEMENT: tuple[AttributeDef, ...] = (
     ),
     AttributeDef("memory_layout", "string", ("NCHW", "NHWC", "NCHW4c"), optional=True),
     AttributeDef("border", "ints", optional=True),
-    AttributeDef("sync_mode", "string", ("blocking", "event", "async_barrier", "none"), optional=True),
+    AttributeDef(
+        "sync_mode", "string", ("blocking", "event", "async_barrier", "none"), optional=True
+    ),
     AttributeDef(
         "buffer_sharing_capability",
         "string",

@@ -45,7 +45,9 @@ class Builder:
         self.ops.append(op)
         return result
 
-    def splat(self, value: float | int | bool, dtype: DType, shape: Sequence[int] = (), hint: str = "c") -> Value:
+    def splat(
+        self, value: float | int | bool, dtype: DType, shape: Sequence[int] = (), hint: str = "c"
+    ) -> Value:
         """A ``tensor::splat`` constant."""
         type = TensorType(dtype, tuple(as_dim(dim) for dim in shape))
         return self.op("tensor::splat", [], {"value": value}, hint=hint, type=type)

@@ -76,9 +76,9 @@ class Guard:
 
     def holds(self, env: dict[str, int]) -> bool:
         a, b = self.left.evaluate(env), self.right.evaluate(env)
-        return {
-            "==": a == b, "!=": a != b, "<=": a <= b, ">=": a >= b, "<": a < b, ">": a > b
-        }[self.relation]
+        return {"==": a == b, "!=": a != b, "<=": a <= b, ">=": a >= b, "<": a < b, ">": a > b}[
+            self.relation
+        ]
 
     def __str__(self) -> str:
         return f"{self.left} {self.relation} {self.right}"
@@ -155,7 +155,7 @@ class Constant:
     location: str = field(default="", compare=False)
 
     def read(self, start: int = 0, length: int | None = None) -> bytes:
-        """``length`` bytes from ``start``; ``RlxError`` ``const.range`` when the source is short."""
+        """``length`` bytes from ``start``; code ``const.range`` when the source is short."""
         count = self.nbytes - start if length is None else length
         if start < 0 or count < 0 or start + count > self.nbytes:
             raise RlxError("const.range", "read outside a constant", found=(start, count))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from typing import TypeAlias, Union
+from typing import ClassVar, TypeAlias, Union
 
 from rlx_edge.ir.errors import RlxError
 
@@ -28,10 +28,10 @@ MAX_TERMS = 4096
 
 
 class Atom:
-    """A symbol (``op == "symbol"``, ``name``) or a function of dims; interned, compared by identity."""
+    """A symbol (``op == "symbol"``, ``name``) or a function of dims; interned."""
 
     __slots__ = ("args", "key", "name", "op")
-    _table: dict[tuple[object, ...], Atom] = {}
+    _table: ClassVar[dict[tuple[object, ...], Atom]] = {}
 
     op: str
     name: str
@@ -57,7 +57,7 @@ class Dim:
     """An interned integer polynomial; build with ``as_dim``, ``symbol`` and operators."""
 
     __slots__ = ("_text", "terms")
-    _table: dict[tuple[tuple[Monomial, int], ...], Dim] = {}
+    _table: ClassVar[dict[tuple[tuple[Monomial, int], ...], Dim]] = {}
 
     terms: tuple[tuple[Monomial, int], ...]
     """``((atoms, coefficient), …)`` sorted by degree (descending) then text; constant last."""
@@ -235,7 +235,10 @@ def symbol(name: str) -> Dim:
     """The dim that stands for the symbol ``name`` (an identifier)."""
     if not _SYMBOL.match(name) or name in FUNCTIONS:
         raise RlxError(
-            "dim.symbol", "not a usable dim name", found=repr(name), allowed="[A-Za-z_][A-Za-z0-9_]*"
+            "dim.symbol",
+            "not a usable dim name",
+            found=repr(name),
+            allowed="[A-Za-z_][A-Za-z0-9_]*",
         )
     return Dim.make({(Atom.make("symbol", name, ()),): 1})
 
@@ -479,8 +482,10 @@ class _Reader:
             other = self.factor(depth)
             if sign != "*" and other.is_constant and other.value == 0:
                 raise _syntax(self.text, self.position)
-            total = total * other if sign == "*" else (
-                total // other if sign == "//" else total % other
+            total = (
+                total * other
+                if sign == "*"
+                else (total // other if sign == "//" else total % other)
             )
         return total
 

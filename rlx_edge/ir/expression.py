@@ -17,7 +17,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import ClassVar, TypeAlias, Union
+from typing import cast as typing_cast
 
 from rlx_edge.ir.dims import Dim, DimLike, as_dim, dim_max, dim_min
 from rlx_edge.ir.errors import RlxError
@@ -102,7 +103,7 @@ class Expr:
     """One interned scalar expression node; build with the functions of this module."""
 
     __slots__ = ("args", "attr", "dtype", "op")
-    _table: dict[tuple[Hashable, ...], Expr] = {}
+    _table: ClassVar[dict[tuple[Hashable, ...], Expr]] = {}
 
     op: str
     dtype: DType
@@ -302,7 +303,16 @@ def cast(x: Expr, dtype: DType) -> Expr:
     return x if x.dtype is dtype else Expr.make("cast", dtype, (x,))
 
 
-_BITCASTS = {(F32, I32), (I32, F32), (F32, U32), (U32, F32), (F64, I64), (I64, F64), (I32, U32), (U32, I32)}
+_BITCASTS = {
+    (F32, I32),
+    (I32, F32),
+    (F32, U32),
+    (U32, F32),
+    (F64, I64),
+    (I64, F64),
+    (I32, U32),
+    (U32, I32),
+}
 
 
 def bitcast(x: Expr, dtype: DType) -> Expr:
@@ -322,7 +332,7 @@ def reduce(kind: str, variables: Sequence[str], extents: Sequence[DimLike], body
 
 def reduce_parts(expr: Expr) -> tuple[str, tuple[str, ...], tuple[Dim, ...], Expr]:
     """``(kind, variables, extents, body)`` of a reduce node."""
-    kind, variables = expr.attr  # type: ignore[misc]
+    kind, variables = typing_cast("tuple[str, tuple[str, ...]]", expr.attr)
     extents = tuple(dim for arg in expr.args[1:] if (dim := index_dim(arg)) is not None)
     return kind, variables, extents, expr.args[0]
 

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OperandDef:
-    """``dtypes`` are legal element types; ``optional`` may be absent at the end; ``variadic`` repeats.
+    """``dtypes`` are legal element types.
 
+    ``optional`` ones may be absent at the end, a ``variadic`` one repeats.
     ``group`` names operands that must share one element type (``"T"`` as in ONNX).
     """
 
@@ -92,7 +93,10 @@ class ExpressionContext:
         zero = as_dim(0)
         return self.load(
             operand,
-            [zero if dim.is_constant and dim.value == 1 else at for dim, at in zip(shape, tail, strict=True)],
+            [
+                zero if dim.is_constant and dim.value == 1 else at
+                for dim, at in zip(shape, tail, strict=True)
+            ],
         )
 
     def load_or(self, operand: str | int, indices: Sequence[Dim], fill: Expr) -> Expr:
@@ -121,8 +125,11 @@ class ExpressionContext:
 
 def _plain_variable(at: Dim) -> bool:
     """A bare output index: in range because the caller's axes coincide."""
-    return len(at.terms) == 1 and at.terms[0][1] == 1 and len(at.terms[0][0]) == 1 and (
-        at.terms[0][0][0].op == "symbol"
+    return (
+        len(at.terms) == 1
+        and at.terms[0][1] == 1
+        and len(at.terms[0][0]) == 1
+        and (at.terms[0][0][0].op == "symbol")
     )
 
 

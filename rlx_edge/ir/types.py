@@ -50,8 +50,7 @@ U64 = DType("u64", "uint", 8, 13, "Q")
 BOOL = DType("bool", "bool", 1, 9, "?")
 
 DTYPES: dict[str, DType] = {
-    dtype.name: dtype
-    for dtype in (F32, F64, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL)
+    dtype.name: dtype for dtype in (F32, F64, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL)
 }
 BY_ONNX: dict[int, DType] = {dtype.onnx: dtype for dtype in DTYPES.values()}
 

@@ -23,8 +23,9 @@ from rlx_edge.compile.epilogue_access import (
 )
 from rlx_edge.compile.physical import Physical
 from rlx_edge.compile.targets.wasm import WasmTarget
-from rlx_edge.compile.templates.conv2d import Conv2d, Geometry
+from rlx_edge.compile.templates.conv2d import Conv2d, Geometry, chain_length
 from rlx_edge.compile.templates.depthwise import Depthwise
+from rlx_edge.compile.templates.driver import longest_chain
 from rlx_edge.compile.templates.finish import BLOCKED, PLANES
 from rlx_edge.compile.templates.matmul import Matmul, packed_bytes
 from rlx_edge.compile.templates.packing import ChannelPack, PanelPack, WeightPack
@@ -229,6 +230,8 @@ def _claim_conv(
     if groups > 1 and result.is_blocked and per_group % 4:
         return None
     tile = choose_tile(target.style, per_group)
+    if chain_length(geometry.kernel).value > longest_chain(tile):
+        return None
     template = Conv2d(
         tile,
         BLOCKED if x.is_blocked else PLANES,

@@ -375,6 +375,21 @@ def test_result_type(
             "mode linear needs a float type",
         ),
         ("rlxc::resize", ["f32[4]"], {**RESIZE, "sizes": dims(0)}, "op.shape", "a size is below 1"),
+        (
+            "rlxc::conv2d",
+            ["f32[1, 3, 8, 8]", "f32[4, 3, 3, 3]"],
+            {**CONV, "stride": 2},
+            "op.attribute",
+            "allowed: a list of integers",
+        ),
+        (
+            "rlxc::expand",
+            ["f32[4]"],
+            {"shape": ("n", 2)},
+            "op.attribute",
+            "allowed: a list of dims",
+        ),
+        ("rlxc::tile", ["f32[4]"], {"repeats": dims(1, 2)}, "op.attribute", "found 2 entries"),
         ("rlxc::cast", ["f32[4]"], {"dtype": "i64"}, "op.attribute", "found i64; allowed: dtype"),
         ("tensor::splat", [], {"value": 1.0}, "op.shape", "the result type must be stated"),
         ("rlxc::fused_conv2d_relu", ["f32[4]"], {}, "op.attribute", "a fused op has an epilogue"),
@@ -502,8 +517,8 @@ def chain_of(op: Op) -> tuple[tuple[str, ...], tuple[str, ...], Expr]:
 
 
 def test_convolution_walks_channel_blocks_then_the_kernel_then_channels() -> None:
-    _, extents, _ = chain_of(build("rlxc::conv2d", "f32[1, 12, 9, 9]", "f32[4, 12, 3, 5]", **CONV))
-    assert extents == ("3", "3", "5", "4")
+    _, extents, _ = chain_of(build("rlxc::conv2d", "f32[1, 8, 9, 9]", "f32[4, 8, 3, 5]", **CONV))
+    assert extents == ("2", "3", "5", "4")
     _, extents, body = chain_of(build("rlxc::conv2d", "f32[1, 6, 9, 9]", "f32[4, 6, 3, 3]", **CONV))
     assert extents == ("2", "3", "3", "4")
     assert body.op == "mul" and all(arg.op == "select" for arg in body.args)
@@ -511,6 +526,27 @@ def test_convolution_walks_channel_blocks_then_the_kernel_then_channels() -> Non
         build("rlxc::conv2d", "f32[1, 5, 9, 9]", "f32[5, 1, 3, 3]", **{**CONV, "groups": 5})
     )
     assert extents == ("1", "3", "3", "1")
+
+
+def chains_of(op: Op) -> list[tuple[str, ...]]:
+    """Extents of the nested chains, outermost first."""
+    _, value = definition_expression(op)
+    chains = [reduce_parts(node) for node in walk(value) if node.op == "reduce"]
+    assert {kind for kind, *_ in chains} == {"chain"}
+    return [tuple(map(str, extents)) for _, _, extents, _ in reversed(chains)]
+
+
+def test_long_contractions_are_sums_of_chains() -> None:
+    assert chains_of(build("rlxc::matmul", "f32[5, 128]", "f32[128, 3]")) == [("128",)]
+    assert chains_of(build("rlxc::matmul", "f32[5, 300]", "f32[300, 3]")) == [("3",), ("128",)]
+    assert chains_of(build("rlxc::matmul", "f32[5, k]", "f32[k, 3]")) == [
+        ("(k + 127) // 128",),
+        ("128",),
+    ]
+    conv = build("rlxc::conv2d", "f32[1, 64, 9, 9]", "f32[4, 64, 3, 3]", **CONV)
+    assert chains_of(conv) == [("6",), ("3", "3", "3", "4")]
+    large = build("rlxc::conv2d", "f32[1, 6, 9, 9]", "f32[4, 6, 7, 7]", **CONV)
+    assert chains_of(large) == [("2",), ("1", "7", "7", "4")]
 
 
 def test_an_unpadded_convolution_has_no_conditions() -> None:
@@ -527,6 +563,16 @@ def test_decompositions_and_storage_have_no_expression() -> None:
     assert failure.value.code == "op.form"
     with pytest.raises(RlxError, match="found data"):
         definition_expression(build("tensor::alloc", shape=dims(2), dtype=F32, device="wasm:0"))
+
+
+def test_equal_definitions_are_one_expression() -> None:
+    """Expressions are interned: building an operator twice gives the same object."""
+    for name, definition in OPS.items():
+        for example in definition.examples:
+            if isinstance(definition.define, Expression):
+                types = [str(item) for item in example.operands]
+                first, second = (build(name, *types, **example.attrs) for _ in range(2))
+                assert definition_expression(first)[1] is definition_expression(second)[1], name
 
 
 def test_every_expression_builds_on_its_examples() -> None:

@@ -83,7 +83,7 @@ def emit_panel(module: ModuleBuilder, tile: Tile, vectors: int, source: str) -> 
     """Function index: the chains of a block of rows with one panel of `vectors` vectors.
 
     Parameters of the function: `a` (spread block, or table of row pointers), `b`, `k`, `acc`,
-    `resume`, `rows`, `taps`, `step`.
+    `add`, `rows`, `taps`, `step`.
     """
 
     def emit() -> FunctionBuilder:
@@ -91,14 +91,14 @@ def emit_panel(module: ModuleBuilder, tile: Tile, vectors: int, source: str) -> 
             rows: emit_micro_kernel(module, tile, rows, vectors, source)
             for rows in range(1, tile.rows + 1)
         }
-        names = ("a", "b", "k", "acc", "resume", "rows", "taps", "step")
+        names = ("a", "b", "k", "acc", "add", "rows", "taps", "step")
         body = module.function(
             f"panel_{tile.name}_{vectors}_{source}", [(name, I32) for name in names]
         )
-        a, b, k, target, resume, rows, taps, step = range(8)
+        a, b, k, target, add, rows, taps, step = range(8)
 
         def call(height: int, tiles: int) -> None:
-            for name in (a, b, k, target, resume, tiles):
+            for name in (a, b, k, target, add, tiles):
                 body.local_get(name)
             if tile.in_place:
                 body.local_get(taps).local_get(step)

@@ -4,8 +4,8 @@ A micro-kernel computes `rows x 4 * vectors` chains `acc = acc + a * b` for asce
 multiplication and addition rounded separately, so every tile gives the same bits. It reads B
 from a packed panel `[k][4 * vectors]` and writes raw chains to an accumulator buffer
 `[row][4 * vectors]`; the epilogue is another function, so that one set of micro-kernels serves
-every layer of a module and reaches the engine's optimising tier early. A chain may be cut at any
-k: the next call resumes it from the buffer, which changes no bits.
+every layer of a module and reaches the engine's optimising tier early. A contraction of several
+chains calls it once a chain: the first stores, the others add to the buffer.
 
 Operand A comes in one of three ways:
 
@@ -49,7 +49,7 @@ def emit_micro_kernel(
     """Function index of the `rows x vectors` kernel of a tile's family.
 
     Parameters of the function: `a` (spread tile, or table of row pointers), `b` (panel), `k`,
-    `acc`, `resume` (1 to continue the chains in `acc`, else 0), `tiles` (at least 1), and where A
+    `acc`, `add` (1 to add the chains to `acc`, 0 to store them), `tiles` (at least 1), and where A
     is read in place also `taps` and `step` (`offsets.Walk`).
     """
     if not tile.in_place:
@@ -61,9 +61,9 @@ def emit_micro_kernel(
 
 
 def _emit_spread(module: ModuleBuilder, rows: int, vectors: int) -> FunctionBuilder:
-    parameters = [(name, I32) for name in ("a", "b", "k", "acc", "resume", "tiles")]
+    parameters = [(name, I32) for name in ("a", "b", "k", "acc", "add", "tiles")]
     body = module.function(f"contract_spread_{rows}x{LANES * vectors}", parameters)
-    a, b, k, target, resume, tiles = range(6)
+    a, b, k, target, add, tiles = range(6)
     panel, end = body.local(I32, "panel"), body.local(I32, "end")
     totals = [body.local_array(V128, f"acc{row}_", vectors) for row in range(rows)]
     columns = body.local_array(V128, "b", vectors)
@@ -71,7 +71,7 @@ def _emit_spread(module: ModuleBuilder, rows: int, vectors: int) -> FunctionBuil
     body.local_get(b).local_get(k).i32_const(VECTOR_BYTES * vectors).i32_mul().i32_add()
     body.local_set(end)
     body.loop("tile")
-    _begin(body, target, resume, totals)
+    _clear(body, totals)
     body.local_get(b).local_set(panel)
     body.block("chains").local_get(k).i32_eqz().br_if("chains").loop("k")
     _load_columns(body, panel, columns, 0)
@@ -82,15 +82,15 @@ def _emit_spread(module: ModuleBuilder, rows: int, vectors: int) -> FunctionBuil
     add_constant(body, a, VECTOR_BYTES * rows)
     body.local_get(panel).i32_const(VECTOR_BYTES * vectors).i32_add().local_tee(panel)
     body.local_get(end).i32_lt_u().br_if("k").end().end()
-    _store(body, target, totals)
+    _store(body, target, add, totals)
     body.local_get(tiles).i32_const(1).i32_sub().local_tee(tiles).br_if("tile").end()
     return body
 
 
 def _emit_in_place(module: ModuleBuilder, shape: Tile, source: str) -> FunctionBuilder:
-    names = ("table", "b", "k", "acc", "resume", "tiles", "taps", "step")
+    names = ("table", "b", "k", "acc", "add", "tiles", "taps", "step")
     body = module.function(f"contract_{shape.name}_{source}", [(name, I32) for name in names])
-    table, b, k, target, resume, tiles, taps, step = range(8)
+    table, b, k, target, add, tiles, taps, step = range(8)
     panel, offset = body.local(I32, "panel"), body.local(I32, "offset")
     pointers = body.local_array(I32, "row", shape.rows)
     totals = [body.local_array(V128, f"acc{row}_", shape.vectors) for row in range(shape.rows)]
@@ -113,26 +113,19 @@ def _emit_in_place(module: ModuleBuilder, shape: Tile, source: str) -> FunctionB
 
     body.loop("tile")
     load_pointers(body, table, pointers)
-    _begin(body, target, resume, totals)
+    _clear(body, totals)
     body.local_get(b).local_set(panel)
     Walk(body, source, k, taps, step, offset).emit(steps, shape.unroll)
-    _store(body, target, totals)
+    _store(body, target, add, totals)
     body.local_get(tiles).i32_const(1).i32_sub().local_tee(tiles).br_if("tile").end()
     return body
 
 
-def _begin(
-    body: FunctionBuilder, target: int, resume: int, totals: Sequence[Sequence[int]]
-) -> None:
-    """Start chains at +0.0 or at what the accumulator buffer holds."""
-    flat = [total for chain in totals for total in chain]
-    body.local_get(resume).if_()
-    for number, total in enumerate(flat):
-        body.local_get(target).v128_load(VECTOR_BYTES * number).local_set(total)
-    body.else_()
-    for total in flat:
-        body.v128_const(ZERO).local_set(total)
-    body.end()
+def _clear(body: FunctionBuilder, totals: Sequence[Sequence[int]]) -> None:
+    """Start chains at +0.0."""
+    for chain in totals:
+        for total in chain:
+            body.v128_const(ZERO).local_set(total)
 
 
 def _load_columns(body: FunctionBuilder, panel: int, columns: Sequence[int], step: int) -> None:
@@ -141,8 +134,16 @@ def _load_columns(body: FunctionBuilder, panel: int, columns: Sequence[int], ste
         body.local_get(panel).v128_load(offset).local_set(column)
 
 
-def _store(body: FunctionBuilder, target: int, totals: Sequence[Sequence[int]]) -> None:
+def _store(
+    body: FunctionBuilder, target: int, add: int, totals: Sequence[Sequence[int]]
+) -> None:
+    """Store the chains, or add them to those before."""
     flat = [total for chain in totals for total in chain]
+    body.local_get(add).if_()
+    for number, total in enumerate(flat):
+        body.local_get(target).v128_load(VECTOR_BYTES * number).local_get(total).f32x4_add()
+        body.local_set(total)
+    body.end()
     for number, total in enumerate(flat):
         body.local_get(target).local_get(total).v128_store(VECTOR_BYTES * number)
     add_constant(body, target, VECTOR_BYTES * len(flat))
@@ -156,16 +157,16 @@ def wide_panels(tile: Tile) -> int:
 def emit_wide_row(module: ModuleBuilder, vectors: int, panels: int) -> int:
     """Function index: the chains of one spread row with several full panels.
 
-    Parameters of the function: `a` (`[k][4]`), `b` (first panel), `k`, `acc`, `resume`, `stride`
+    Parameters of the function: `a` (`[k][4]`), `b` (first panel), `k`, `acc`, `add`, `stride`
     (bytes from panel to panel).
     """
 
     def emit() -> FunctionBuilder:
         body = module.function(
             f"contract_row_{panels}x{LANES * vectors}",
-            [(name, I32) for name in ("a", "b", "k", "acc", "resume", "stride")],
+            [(name, I32) for name in ("a", "b", "k", "acc", "add", "stride")],
         )
-        a, b, k, target, resume, stride = range(6)
+        a, b, k, target, add, stride = range(6)
         pointers = body.local_array(I32, "panel", panels)
         totals = [body.local_array(V128, f"acc{panel}_", vectors) for panel in range(panels)]
         value, end = body.local(V128, "a_value"), body.local(I32, "end")
@@ -174,7 +175,7 @@ def emit_wide_row(module: ModuleBuilder, vectors: int, panels: int) -> int:
         for before, pointer in pairwise(pointers):
             body.local_get(before).local_get(stride).i32_add().local_set(pointer)
         body.local_get(k).i32_const(VECTOR_BYTES).i32_mul().local_get(a).i32_add().local_set(end)
-        _begin(body, target, resume, totals)
+        _clear(body, totals)
         body.block("done").local_get(k).i32_eqz().br_if("done").loop("k")
         body.local_get(a).v128_load().local_set(value)
         for pointer, chain in zip(pointers, totals, strict=True):
@@ -187,7 +188,7 @@ def emit_wide_row(module: ModuleBuilder, vectors: int, panels: int) -> int:
             add_constant(body, pointer, row_bytes)
         body.local_get(a).i32_const(VECTOR_BYTES).i32_add().local_tee(a)
         body.local_get(end).i32_lt_u().br_if("k").end().end()
-        _store(body, target, totals)
+        _store(body, target, add, totals)
         return body
 
     return module.once(("wide row", vectors, panels), emit)

@@ -27,6 +27,7 @@ from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES, Tile
 from rlx_edge.compile.templates.words import Words
 from rlx_edge.ir.dims import ONE, Dim, DimLike, as_dim, ceildiv
 from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.ops.contraction import chain_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Conv2d:
     def parameters(self) -> tuple[str, ...]:
         """Names of the words after the slots, in order; strides and origins in bytes."""
         return (
-            *("slices", "images", "height", "width", "n", "k"),
+            *("slices", "images", "height", "width", "n", "k", "chain"),
             *("channels", "kernel_rows", "kernel_columns"),
             *("a_origin", "a_slice", "a_image", "a_row", "a_pixel"),
             *("a_plane", "a_tap_row", "a_tap_column", "b_slice"),
@@ -116,6 +117,7 @@ class Conv2d:
             "width": width,
             "n": n,
             "k": k,
+            "chain": chain_length(geometry.kernel),
             "channels": group_channels,
             "kernel_rows": as_dim(geometry.kernel[0]),
             "kernel_columns": as_dim(geometry.kernel[1]),
@@ -199,6 +201,12 @@ def _storage_words(slot: str, stored: Physical, n: Dim) -> dict[str, Dim]:
         f"{slot}_row": row,
         f"{slot}_plane": plane,
     }
+
+
+def chain_length(kernel: tuple[DimLike, DimLike]) -> Dim:
+    """Steps of k in one chain."""
+    rows, columns = as_dim(kernel[0]), as_dim(kernel[1])
+    return chain_blocks(rows, columns) * rows * columns * LANES
 
 
 def byte_strides(stored: Physical) -> tuple[Dim, Dim, Dim, Dim]:

@@ -1,11 +1,11 @@
 """The driver that matmul and conv2d share: blocks of rows, panels of columns, finish.
 
 For each slice (batch entry or group) and each block of at most `BLOCK_ROWS` rows it fills the
-pointer tables. Chains are cut into depths of at most `MOST_DEPTH`; for each it spreads operand A
-when the tile wants it and runs the micro-kernels over the panels of at most `MOST_COLUMNS` columns,
-so that the spread block and the accumulators stay in a second-level cache, one panel in the first.
-After the last depth each panel is finished. A row is one output pixel: the rows of all images form
-one sequence, so tiles cross image rows and images.
+pointer tables. A contraction is a sum of chains (`ir/ops/contraction.py`), each one *depth* of k:
+for each it spreads operand A when the tile wants it and runs the micro-kernels over the panels of
+at most `MOST_COLUMNS` columns, so that the spread block and the accumulators stay in a second-level
+cache, one panel in the first. After the last depth each panel is finished. A row is one output
+pixel: the rows of all images form one sequence, so tiles cross image rows and images.
 
 Scratch memory of a launch, from its start: pointer tables (A, output, pointed extras),
 accumulators, the tap table, the spread block.
@@ -34,9 +34,7 @@ from rlx_edge.compile.templates.words import Words
 from rlx_edge.ir.dims import Dim, DimLike, align, as_dim, dim_min
 
 SPREAD_BYTES = 384 * 1024
-"""Size of the spread block that rows and depth must keep to."""
-MOST_DEPTH = 768
-"""Most steps of k in one pass over the panels, a multiple of four."""
+"""Size of the spread block that rows and one chain must keep to."""
 MOST_COLUMNS = 384
 """Most columns in one pass over the depths: whole panels for each tile (8, 12 or 16 columns)."""
 
@@ -71,6 +69,11 @@ def scratch_bytes(contraction: Contraction, k: DimLike, taps: DimLike = 0) -> Di
     if contraction.tile.in_place:
         return total
     return total + dim_min(as_dim(k) * VECTOR_BYTES * block_rows(contraction.tile), SPREAD_BYTES)
+
+
+def longest_chain(tile: Tile) -> int:
+    """Steps of k that a chain may have: in place any number, else what the spread block holds."""
+    return 1 << 30 if tile.in_place else SPREAD_BYTES // (VECTOR_BYTES * tile.rows)
 
 
 def _acc_offset(contraction: Contraction) -> int:
@@ -166,7 +169,7 @@ def emit_driver(
     """Function index of the kernel: `(args, thread) -> ()`.
 
     Words, beyond the slots `out`, `a`, `b`, the extras' and `scratch`: `slices`, `images`,
-    `height`, `width` (rows of an image), `n` (columns), `k`; bytes of A: `a_origin`, `a_slice`,
+    `height`, `width` (rows of an image), `n` (columns), `k`, `chain` (k of one chain); bytes of A: `a_origin`, `a_slice`,
     `a_image`, `a_row`, `a_pixel`; `b_slice`; `out_origin`, `out_slice`, `out_image`, `out_row`,
     `out_pixel` and, unless rows are contiguous, `out_plane`; `a_step` for the source `stride`, else
     `channels`, `kernel_rows`, `kernel_columns`, `a_plane`, `a_tap_row`, `a_tap_column`; the
@@ -251,12 +254,10 @@ class _Driver:
         body.local_get(self.taps_at).i32_add().local_set(self.block_at)
 
     def choose_block(self) -> None:
-        """Equal depths of at most `MOST_DEPTH`; as many rows as the spread block then holds."""
+        """A depth is a chain; as many rows as the spread block then holds."""
         body, tile, depth = self.body, self.tile, self.depth
-        body.local_get(self.k).local_get(self.k).i32_const(MOST_DEPTH - 1).i32_add()
-        body.i32_const(MOST_DEPTH).i32_div_u().local_tee(depth).i32_add().i32_const(1).i32_sub()
-        body.local_get(depth).i32_const(1).local_get(depth).select().i32_div_u()
-        body.i32_const(LANES - 1).i32_add().i32_const(-LANES).i32_and().local_set(depth)
+        self.words.push(body, "chain").local_tee(depth).local_get(self.k).i32_gt_u().if_()
+        body.local_get(self.k).local_set(depth).end()
         most = block_rows(tile)
         body.i32_const(most).local_set(self.limit)
         if tile.in_place:
@@ -369,7 +370,7 @@ class _Driver:
         body.local_set(self.column)
 
     def push_operands(self, vectors: int) -> None:
-        """`a`, `b` at the current depth, `k`, `acc`, `resume` of a panel of a width."""
+        """`a`, `b` at the current depth, `k`, `acc`, `add` of a panel of a width."""
         body = self.body
         body.local_get(self.rows_at).local_get(self.from_k).i32_const(VECTOR_BYTES * vectors)
         body.i32_mul().local_get(self.panel).i32_add().local_get(self.depth_here)

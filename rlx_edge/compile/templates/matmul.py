@@ -1,4 +1,4 @@
-"""Matrix product: `out[s, m, n] = epilogue(chain over k of a[s, m, k] * b[s, k, n])`.
+"""Matrix product: `out[s, m, n] = epilogue(sum over k of a[s, m, k] * b[s, k, n])`.
 
 B is packed in panels (`packing.PanelPack`). Slices are batch entries; a stride of 0 broadcasts.
 """
@@ -14,6 +14,7 @@ from rlx_edge.compile.templates.finish import BATCH_CHANNEL, ROWS, EmitEpilogue,
 from rlx_edge.compile.templates.offsets import STRIDE
 from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES, Tile
 from rlx_edge.compile.templates.words import Words
+from rlx_edge.ir.ops.contraction import CHAIN
 from rlx_edge.ir.dims import Dim, DimLike, as_dim, ceildiv
 
 _CONSTANTS: Mapping[str, int] = {
@@ -25,6 +26,7 @@ _CONSTANTS: Mapping[str, int] = {
     "out_origin": 0,
     "out_image": 0,
     "out_row": 0,
+    "chain": CHAIN,
 }
 
 

@@ -1,11 +1,17 @@
-"""Contractions: one accumulator from +0.0, ``k`` ascending, activation times weight.
+"""Contractions: chains of ``acc = acc + activation * weight`` from +0.0, ``k`` ascending.
 
+A chain covers at most about 128 products; longer contractions add their chains in order,
+``(chain 0 + chain 1) + chain 2 …``, which keeps rounding errors near those of blocked summation
+(Higham, "The Accuracy of Floating Point Summation", 1993). Matrix products cut k every 128.
 Convolutions walk k as: channel block of 4 inside the group, kernel row, kernel column, channel
-within the block. Taps outside the image contribute 0 * w; channels beyond the group contribute
-0 * 0, which leaves the accumulator's bits alone because it is never -0. Bias follows the chain.
+within the block, and cut between channel blocks, as many to a chain as give at most 32 taps (at
+least one). Taps outside the image contribute 0 * w; channels beyond the group contribute 0 * 0,
+which leaves the accumulator's bits alone because it is never -0. Bias follows the last chain.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from rlx_edge.ir.dims import Dim, as_dim, ceildiv, dim_max, dim_min
 from rlx_edge.ir.expression import Expr, binary, const, index, select
@@ -24,6 +30,10 @@ from rlx_edge.ir.ops.signature import (
 from rlx_edge.ir.types import TensorType
 
 CHANNEL_BLOCK = 4
+CHAIN = 128
+"""Products of one chain of a matrix product."""
+CHAIN_TAPS = CHAIN // CHANNEL_BLOCK
+"""Taps (block, kernel row, kernel column) of one chain of a convolution, if blocks allow."""
 
 
 def window_size(
@@ -85,16 +95,51 @@ def _conv_type(ctx: InferContext) -> TensorType:
     return TensorType(ctx.types[0].dtype, (n, out, oh, ow))
 
 
-def _channel(block: Dim, lane: Dim, inner: Dim) -> tuple[Dim, Expr | None]:
-    """Channel inside the group, clamped, and the condition under which it exists (None: always)."""
-    channel = block * CHANNEL_BLOCK + lane
-    if inner.divisible_by(CHANNEL_BLOCK) or (inner.is_constant and inner.value < CHANNEL_BLOCK):
-        return channel, None
-    return dim_min(channel, inner - 1), index(channel) < index(inner)
+def chain_blocks(kernel_rows: Dim, kernel_columns: Dim) -> Dim:
+    """Channel blocks of one chain of a convolution."""
+    return dim_max(as_dim(CHAIN_TAPS) // (kernel_rows * kernel_columns), 1)
 
 
 def _lanes(inner: Dim) -> int:
     return inner.value if inner.is_constant and inner.value < CHANNEL_BLOCK else CHANNEL_BLOCK
+
+
+Tap = Callable[[Dim, Expr | None, Dim, Dim], Expr]
+"""``tap(channel, exists, kernel row, kernel column)``: a product; ``exists`` None means always."""
+
+
+def _chains(ctx: ExpressionContext, inner: Dim, kernel: tuple[Dim, Dim], tap: Tap) -> Expr:
+    """All products of one output element, ``inner`` channels over ``kernel``, chain by chain."""
+    blocks, lanes = ceildiv(inner, CHANNEL_BLOCK), _lanes(inner)
+    per_chain = chain_blocks(*kernel)
+    single = (per_chain - blocks).is_constant and (per_chain - blocks).value >= 0
+
+    def product_at(block: Dim, row: Dim, column: Dim, lane: Dim, padded: bool) -> Expr:
+        channel = block * CHANNEL_BLOCK + lane
+        if not padded:
+            return tap(channel, None, row, column)
+        return tap(dim_min(channel, inner - 1), index(channel) < index(inner), row, column)
+
+    if single:
+        padded = not (inner.divisible_by(CHANNEL_BLOCK) or lanes < CHANNEL_BLOCK)
+        return ctx.reduce(
+            "chain",
+            (blocks, *kernel, lanes),
+            lambda block, row, column, lane: product_at(block, row, column, lane, padded),
+        )
+    width = per_chain * CHANNEL_BLOCK
+    padded = not (width.is_constant and inner.divisible_by(width.value))
+
+    def chain(number: Dim) -> Expr:
+        return ctx.reduce(
+            "chain",
+            (per_chain, *kernel, CHANNEL_BLOCK),
+            lambda block, row, column, lane: product_at(
+                number * per_chain + block, row, column, lane, padded
+            ),
+        )
+
+    return ctx.reduce("chain", (ceildiv(blocks, per_chain),), chain)
 
 
 def _conv(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
@@ -106,8 +151,7 @@ def _conv(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
     base = as_dim(0) if groups == 1 else o // (out // groups) * inner
     zero = const(0, ctx.result.dtype)
 
-    def body(block: Dim, row: Dim, column: Dim, lane: Dim) -> Expr:
-        channel, exists = _channel(block, lane, inner)
+    def tap_product(channel: Dim, exists: Expr | None, row: Dim, column: Dim) -> Expr:
         places = (
             (y * stride[0] + row * dilation[0] - padding[0], h, padding[0] or padding[2]),
             (x * stride[1] + column * dilation[1] - padding[1], w, padding[1] or padding[3]),
@@ -129,7 +173,7 @@ def _conv(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
             weight = select(exists, weight, zero)
         return tap * weight
 
-    total = ctx.reduce("chain", (ceildiv(inner, CHANNEL_BLOCK), kh, kw, _lanes(inner)), body)
+    total = _chains(ctx, inner, (kh, kw), tap_product)
     return total + ctx.load("b", (o,)) if ctx.has("b") else total
 
 
@@ -171,8 +215,7 @@ def _transposed(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
     feature = o if groups == 1 else o % out
     zero = const(0, ctx.result.dtype)
 
-    def body(block: Dim, row: Dim, column: Dim, lane: Dim) -> Expr:
-        channel, exists = _channel(block, lane, inner)
+    def tap_product(channel: Dim, exists: Expr | None, row: Dim, column: Dim) -> Expr:
         inside = exists
         spots: list[Dim] = []
         for position, tap, axis, extent in ((y, row, 0, h), (x, column, 1, w)):
@@ -189,7 +232,7 @@ def _transposed(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
         weight = ctx.load("w", (base + channel, feature, row, column))
         return tap_value * (weight if exists is None else select(exists, weight, zero))
 
-    total = ctx.reduce("chain", (ceildiv(inner, CHANNEL_BLOCK), kh, kw, _lanes(inner)), body)
+    total = _chains(ctx, inner, (kh, kw), tap_product)
     return total + ctx.load("b", (o,)) if ctx.has("b") else total
 
 
@@ -220,12 +263,29 @@ def _matmul(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
             for dim, place in zip(outer, tail, strict=True)
         ]
 
+    depth = a[-1]
+
     def body(k: Dim) -> Expr:
         left = ctx.load("a", [*batch_index(a), *row, k])
         right = ctx.load("b", [*batch_index(b), k, *column])
         return left * right
 
-    return ctx.reduce("chain", (a[-1],), body)
+    if depth.is_constant and depth.value <= CHAIN:
+        return ctx.reduce("chain", (depth,), body)
+
+    def bounded(k: Dim) -> Expr:
+        if depth.divisible_by(CHAIN):
+            return body(k)
+        zero = const(0, ctx.result.dtype)
+        exists = index(k) < index(depth)
+        left, right = body(dim_min(k, depth - 1)).args
+        return select(exists, left, zero) * select(exists, right, zero)
+
+    return ctx.reduce(
+        "chain",
+        (ceildiv(depth, CHAIN),),
+        lambda number: ctx.reduce("chain", (CHAIN,), lambda k: bounded(number * CHAIN + k)),
+    )
 
 
 _X_W_BIAS = (operand("x", FLOAT), operand("w", FLOAT), operand("b", FLOAT, optional=True))

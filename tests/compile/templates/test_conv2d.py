@@ -43,7 +43,10 @@ class Case:
 
 
 def conv(x: np.ndarray, w: np.ndarray, geometry: Geometry) -> np.ndarray:
-    """The oracle: chains over channel block, kernel row, kernel column, channel in the block."""
+    """The oracle: chains over channel block, kernel row, kernel column, channel in the block.
+
+    A chain holds as many channel blocks as give at most 32 taps, at least one; chains are summed.
+    """
     top, left, bottom, right = geometry.padding
     x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
     groups = geometry.groups
@@ -54,7 +57,12 @@ def conv(x: np.ndarray, w: np.ndarray, geometry: Geometry) -> np.ndarray:
     width = (x.shape[3] - further * (columns - 1) - 1) // across + 1
     per_group = out_channels // groups
     total = np.zeros((len(x), out_channels, height, width), np.float32)
+    chain = np.zeros_like(total)
+    blocks = max(1, 32 // (rows * columns))
     for block in range(0, group_channels, 4):
+        if block and block % (4 * blocks) == 0:
+            total = chain if block == 4 * blocks else total + chain
+            chain = np.zeros_like(chain)
         for r in range(rows):
             for s in range(columns):
                 for c in range(block, min(block + 4, group_channels)):
@@ -68,8 +76,8 @@ def conv(x: np.ndarray, w: np.ndarray, geometry: Geometry) -> np.ndarray:
                         span = slice(group * per_group, (group + 1) * per_group)
                         a = window[:, group * group_channels + c, None]
                         b = w[None, span, c, r, s, None, None]
-                        total[:, span] = total[:, span] + a * b
-    return total
+                        chain[:, span] = chain[:, span] + a * b
+    return chain if group_channels <= 4 * blocks else total + chain
 
 
 def residual(body: FunctionBuilder, acc: int, loads: Sequence[Callable[[], None]]) -> None:
@@ -196,6 +204,29 @@ def test_blocks_of_pixels_cross_images(tile: str) -> None:
     geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
     none = (0, 0, 0, 0)
     check(tile, (BLOCKED, BLOCKED), Case(3, 100, 20, 9, 7, geometry, none, none, none), True)
+
+
+@pytest.mark.parametrize("tile", NAMES)
+@pytest.mark.parametrize("layouts", PAIRS)
+@pytest.mark.parametrize(
+    ("channels", "kernel", "groups"),
+    [
+        (128, (1, 1), 1),
+        (129, (1, 1), 1),
+        (300, (1, 1), 1),
+        (26, (3, 3), 1),
+        (12, (5, 5), 1),
+        (7, (7, 6), 1),
+        (64, (2, 3), 2),
+    ],
+)
+def test_chains_are_cut_between_channel_blocks(
+    tile: str, layouts: tuple[str, str], channels: int, kernel: tuple[int, int], groups: int
+) -> None:
+    none = (0, 0, 0, 0)
+    geometry = Geometry(kernel, (1, 1), (1, 1), none, groups)
+    case = Case(2, channels, 8 * groups, kernel[0] + 2, kernel[1] + 3, geometry, none, none, none)
+    check(tile, layouts, case, False)
 
 
 @given(

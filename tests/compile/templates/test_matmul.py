@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder
-from rlx_edge.compile.templates.driver import MOST_COLUMNS, MOST_DEPTH
+from rlx_edge.compile.templates.driver import MOST_COLUMNS
 from rlx_edge.compile.templates.matmul import Matmul, flops, packed_bytes
 from rlx_edge.compile.templates.packing import PanelPack
 from rlx_edge.compile.templates.tiles import TILES, Tile, choose_tile, parse_tile, variants
@@ -23,12 +23,16 @@ EXTRAS = ("full", "channel", "batch_channel", "scalar")
 
 
 def chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The oracle: one f32 chain for each output from +0.0, k ascending, two roundings a step."""
-    total = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]))
-    total = total.astype(np.float32)
+    """The oracle: f32 chains of 128 products from +0.0, k ascending, two roundings a step, summed."""
+    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    depth = a.shape[-1]
+    total = np.zeros(shape, np.float32)
     with np.errstate(all="ignore"):
-        for k in range(a.shape[-1]):
-            total = total + a[..., :, k, None] * b[..., None, k, :]
+        for first in range(0, depth, 128):
+            part = np.zeros(shape, np.float32)
+            for k in range(first, min(first + 128, depth)):
+                part = part + a[..., :, k, None] * b[..., None, k, :]
+            total = part if first == 0 else total + part
     return total
 
 
@@ -120,9 +124,11 @@ def test_epilogue_sees_every_operand_at_its_position(
         (100, 20, 700),
         (7, 24, 9001),
         (50, 4, 1),
+        (5, 9, 128),
+        (5, 9, 256),
         (1, 83, 64),
-        (50, MOST_COLUMNS + 33, 2 * MOST_DEPTH + 9),
-        (1, 2 * MOST_COLUMNS + 101, MOST_DEPTH + 1),
+        (50, MOST_COLUMNS + 33, 2 * 128 + 9),
+        (1, 2 * MOST_COLUMNS + 101, 128 + 1),
     ],
 )
 def test_blocks_of_rows_columns_and_depths(tile: str, m: int, n: int, k: int) -> None:

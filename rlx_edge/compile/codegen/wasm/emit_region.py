@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from rlx_edge.compile.codegen.wasm.encoder import I32, Body
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder
 from rlx_edge.ir.dims import Dim, as_dim
-from rlx_edge.ir.expression import Expr, index_dim, reduce_parts, substitute
+from rlx_edge.ir.expression import Expr, index_dim, reduce_parts, substitute, walk
 from rlx_edge.ir.kernel import is_variable
 
 
@@ -113,23 +113,28 @@ class Emission:
         """Loop and reduction variables that the value depends on."""
         found = self.variables.get(expr)
         if found is None:
-            dim = index_dim(expr)
-            if dim is not None:
-                found = moving_variables(dim)
-            else:
-                found = frozenset().union(*(self.free(arg) for arg in expr.args))
-                if expr.op == "reduce":
-                    found -= frozenset(reduce_parts(expr)[1])
-            self.variables[expr] = found
+            for node in walk(expr):
+                if node not in self.variables:
+                    self.variables[node] = self._free(node)
+            found = self.variables[expr]
         return found
+
+    def _free(self, node: Expr) -> frozenset[str]:
+        dim = index_dim(node)
+        if dim is not None:
+            return moving_variables(dim)
+        names = frozenset[str]().union(*(self.variables[arg] for arg in node.args))
+        return names - frozenset(reduce_parts(node)[1]) if node.op == "reduce" else names
 
     def count_uses(self, expr: Expr) -> None:
         """Count ``expr`` as used once more, and the operands of nodes not met before."""
-        met = expr in self.uses
-        self.uses[expr] = self.uses.get(expr, 0) + 1
-        if not met:
-            for arg in expr.args:
-                self.count_uses(arg)
+        pending = [expr]
+        while pending:
+            node = pending.pop()
+            met = node in self.uses
+            self.uses[node] = self.uses.get(node, 0) + 1
+            if not met:
+                pending.extend(node.args)
 
     def at_lane(self, expr: Expr, region: Region, lane: int) -> Expr:
         """``expr`` at the region's vector variable plus ``lane``."""

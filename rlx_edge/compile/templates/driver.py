@@ -170,8 +170,9 @@ def emit_driver(
 
     Words, beyond the slots `out`, `a`, `b`, the extras' and `scratch`: `slices`, `images`,
     `height`, `width` (rows of an image), `n` (columns), `k`, `chain` (k of one chain); bytes of A:
-    `a_origin`, `a_slice`, `a_image`, `a_row`, `a_pixel`; `b_slice`; `out_origin`, `out_slice`, `out_image`, `out_row`,
-    `out_pixel` and, unless rows are contiguous, `out_plane`; `a_step` for the source `stride`, else
+    `a_origin`, `a_slice`, `a_image`, `a_row`, `a_pixel`; `b_slice`; `out_origin`, `out_slice`,
+    `out_image`, `out_row`, `out_pixel` and, unless rows are contiguous, `out_plane`; `a_step` for
+    the source `stride`, else
     `channels`, `kernel_rows`, `kernel_columns`, `a_plane`, `a_tap_row`, `a_tap_column`; the
     extras' as `Output.words` names them.
     """

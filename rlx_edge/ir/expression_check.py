@@ -14,9 +14,31 @@ from rlx_edge.ir.expression import (
     index_dim,
     walk,
 )
-from rlx_edge.ir.expression_parser import check_size
 from rlx_edge.ir.expression_text import OUTPUT_INDEX, literal_dtype_ok
 from rlx_edge.ir.types import BOOL, DType, TensorType
+
+MAX_NODES = 20_000
+MAX_DEPTH = 256
+"""Longest path of an expression's DAG; passes over one recurse along it."""
+
+
+def check_size(expr: Expr) -> tuple[int, int]:
+    """Number of nodes and depth; ``RlxError`` ``expression.limit`` beyond what text may hold."""
+    depths: dict[Expr, int] = {}
+    for node in walk(expr):
+        depths[node] = 1 + max((depths[arg] for arg in node.args), default=0)
+    for what, found, most in (
+        ("nodes", len(depths), MAX_NODES),
+        ("nested operators", depths[expr], MAX_DEPTH),
+    ):
+        if found > most:
+            raise RlxError(
+                "expression.limit",
+                f"an expression has too many {what}",
+                found=found,
+                allowed=f"at most {most}",
+            )
+    return len(depths), depths[expr]
 
 
 def epilogue_problems(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 from rlx_edge.ir.dims import symbol
-from rlx_edge.ir.errors import ParseError, RlxError
+from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import (
     INDEX,
     REDUCE_KINDS,
@@ -27,8 +26,8 @@ from rlx_edge.ir.expression import (
     reduce,
     select,
     unary,
-    walk,
 )
+from rlx_edge.ir.expression_check import check_size
 from rlx_edge.ir.expression_text import (
     COMPARISON,
     INDEX_NAME,
@@ -37,36 +36,16 @@ from rlx_edge.ir.expression_text import (
     literal_dtype_ok,
     symbol_text,
 )
-from rlx_edge.ir.lexer import MAX_DIGITS, unquote
-from rlx_edge.ir.source import SourceFile, Span
+from rlx_edge.ir.expression_tokens import Place, Token, fail, own_place, slot_of, tokenize
 from rlx_edge.ir.types import BOOL, DTYPES, DType, TensorType
 
-MAX_LENGTH = 1 << 20
-"""Characters of one expression."""
 MAX_NESTING = 64
 """Brackets, calls and prefix signs inside one another."""
-MAX_NODES = 20_000
-MAX_DEPTH = 256
-"""Longest path of an expression's DAG; passes over one recurse along it."""
 
-_TOKEN = re.compile(
-    r"""
-    (?P<space>\s+)
-  | (?P<name>\$?[A-Za-z_][A-Za-z0-9_]*)
-  | (?P<float>[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+))
-  | (?P<int>[0-9]+)
-  | (?P<value>%(?:[A-Za-z0-9_][A-Za-z0-9_.]*|"(?:[^"\\\n]|\\.)*")(?:\#[0-9]{1,9})?)
-  | (?P<punct>//|==|!=|<=|>=|[-+*/%<>()\[\],;=])
-    """,
-    re.VERBOSE,
-)
-_OPERAND_END = ("name", "float", "int", ")", "]")
 _SIGNS = {sign: (name, level) for name, (sign, level) in INFIX.items()}
 _CALLS = tuple(name for name in SCALAR_OPS if name not in INFIX and name != "neg")
 _TYPES: dict[str, DType] = {**DTYPES, INDEX.name: INDEX}
 _REDUCE = tuple(f"reduce_{kind}" for kind in REDUCE_KINDS)
-
-Place: TypeAlias = Callable[[int, int], Span]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +67,12 @@ class Scope:
     sizes: Collection[str] | None = None
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    start: int
-    end: int
-
-
 @dataclass(frozen=True, slots=True)
 class _Number:
     """A number whose element type is not known yet."""
 
     value: int | float
-    token: _Token
+    token: Token
     infinite: bool = False
 
 
@@ -112,96 +84,8 @@ def parse_expression(text: str, scope: Scope, place: Place | None = None) -> Exp
 
     ``place`` maps a range of ``text`` to a span of the file that it stands in.
     """
-    reader = _Reader(text, scope, place or _own_place(text))
+    reader = _Reader(text, scope, place or own_place(text))
     return reader.whole()
-
-
-def loaded_slots(text: str, operands: Sequence[str], place: Place | None = None) -> frozenset[int]:
-    """Slots that an expression's text loads, found before the types that it needs are known."""
-    tokens = _tokens(text, place or _own_place(text))
-    slots = (_slot(token.text, operands) for token in tokens if token.kind == "value")
-    return frozenset(slot for slot in slots if slot is not None)
-
-
-def check_size(expr: Expr) -> tuple[int, int]:
-    """Number of nodes and depth; ``RlxError`` ``expression.limit`` beyond what text may hold."""
-    depths: dict[Expr, int] = {}
-    for node in walk(expr):
-        depths[node] = 1 + max((depths[arg] for arg in node.args), default=0)
-    for what, found, most in (
-        ("nodes", len(depths), MAX_NODES),
-        ("nested operators", depths[expr], MAX_DEPTH),
-    ):
-        if found > most:
-            raise RlxError(
-                "expression.limit",
-                f"an expression has too many {what}",
-                found=found,
-                allowed=f"at most {most}",
-            )
-    return len(depths), depths[expr]
-
-
-def _own_place(text: str) -> Place:
-    file = SourceFile("<expression>", text)
-    return lambda start, end: Span(file, start, end)
-
-
-def _tokens(text: str, place: Place) -> list[_Token]:
-    if len(text) > MAX_LENGTH:
-        _fail(place(0, 1), "the expression is too long", len(text), f"at most {MAX_LENGTH}")
-    tokens: list[_Token] = []
-    position = 0
-    while position < len(text):
-        if text[position] == "%" and tokens and tokens[-1].kind in _OPERAND_END:
-            tokens.append(_Token("%", "%", position, position + 1))
-            position += 1
-            continue
-        match = _TOKEN.match(text, position)
-        if match is None:
-            _fail(
-                place(position, position + 1),
-                "no token of an expression starts with this character",
-                repr(text[position]),
-            )
-        kind, found = match.lastgroup or "", match.group()
-        if kind in ("int", "float") and len(found) > MAX_DIGITS:
-            _fail(place(position, match.end()), "a number is too long", len(found), MAX_DIGITS)
-        if kind != "space":
-            kind = found if kind == "punct" else kind
-            tokens.append(_Token(kind, found, position, match.end()))
-        position = match.end()
-    tokens.append(_Token("end", "", len(text), len(text)))
-    return tokens
-
-
-def _slot(text: str, operands: Sequence[str]) -> int | None:
-    """The slot that ``%name`` or ``%name#slot`` means."""
-    name, mark, number = text[1:].rpartition("#")
-    if not mark or not number.isdigit():
-        name, number = text[1:], ""
-    try:
-        name = unquote(name) if name.startswith('"') else name
-    except ValueError:
-        return None
-    if number:
-        slot = int(number)
-        return slot if slot < len(operands) and operands[slot] == name else None
-    return operands.index(name) if name in operands else None
-
-
-def _fail(
-    span: Span, what: str, found: object = None, allowed: object = None, hint: str | None = None
-) -> NoReturn:
-    raise ParseError(
-        "parse.expression",
-        what,
-        found=found,
-        allowed=allowed,
-        hint=hint,
-        where=str(span),
-        excerpt=span.excerpt(),
-    )
 
 
 class _Reader:
@@ -211,7 +95,7 @@ class _Reader:
         self.scope = scope
         self.place = place
         self.names = [operand.name for operand in scope.operands]
-        self.tokens = _tokens(text, place)
+        self.tokens = tokenize(text, place)
         self.position = 0
         self.depth = 0
         self.shared: dict[str, Expr] = {}
@@ -219,10 +103,10 @@ class _Reader:
     # ---- tokens ------------------------------------------------------------------------------
 
     @property
-    def token(self) -> _Token:
+    def token(self) -> Token:
         return self.tokens[self.position]
 
-    def take(self, kind: str | None = None) -> _Token:
+    def take(self, kind: str | None = None) -> Token:
         token = self.token
         if kind is not None and token.kind != kind:
             self.fail(token, "unexpected text in an expression", _shown(token), repr(kind))
@@ -231,15 +115,15 @@ class _Reader:
 
     def fail(
         self,
-        token: _Token,
+        token: Token,
         what: str,
         found: object = None,
         allowed: object = None,
         hint: str | None = None,
     ) -> NoReturn:
-        _fail(self.place(token.start, max(token.end, token.start + 1)), what, found, allowed, hint)
+        fail(self.place(token.start, max(token.end, token.start + 1)), what, found, allowed, hint)
 
-    def build(self, token: _Token, make: Callable[[], Expr]) -> Expr:
+    def build(self, token: Token, make: Callable[[], Expr]) -> Expr:
         """What ``make`` returns, its errors placed at ``token``."""
         try:
             return make()
@@ -296,13 +180,13 @@ class _Reader:
                 level = COMPARISON + 1
 
     def combine(
-        self, token: _Token, name: str, left: _Term, right: _Term, default: DType | None
+        self, token: Token, name: str, left: _Term, right: _Term, default: DType | None
     ) -> Expr:
         a, b = self.same_type(token, left, right, default)
         return self.build(token, lambda: binary(name, a, b))
 
     def same_type(
-        self, token: _Token, left: _Term, right: _Term, default: DType | None
+        self, token: Token, left: _Term, right: _Term, default: DType | None
     ) -> tuple[Expr, Expr]:
         """Both operands, a number taking the type of the other one."""
         if isinstance(left, _Number):
@@ -346,21 +230,21 @@ class _Reader:
         self.depth -= 1
         return found
 
-    def negative(self, sign: _Token, default: DType | None) -> _Term:
+    def negative(self, sign: Token, default: DType | None) -> _Term:
         following = self.token
         if following.kind in ("int", "float") or following.text in ("inf", "nan"):
             self.take()
             value = int(following.text) if following.kind == "int" else float(following.text)
             if following.kind == "int" and value == 0:
                 self.fail(sign, "minus zero", allowed="-0.0 for floats, 0 for integers")
-            span = _Token("number", "", sign.start, following.end)
+            span = Token("number", "", sign.start, following.end)
             return _Number(-value, span, following.text == "inf")
         operand = self.operand(default)
         if isinstance(operand, _Number):
             self.fail(sign, "nothing says the element type of this number")
         return self.build(sign, lambda: unary("neg", operand))
 
-    def named(self, token: _Token) -> _Term:
+    def named(self, token: Token) -> _Term:
         name = token.text
         if self.token.kind == "(" or name in _REDUCE:
             return self.call(token)
@@ -384,7 +268,7 @@ class _Reader:
             return index(symbol(f"_i{match[1]}"))
         return self.size(token)
 
-    def size(self, token: _Token) -> Expr:
+    def size(self, token: Token) -> Expr:
         name = token.text.removeprefix("$")
         sizes = self.scope.sizes
         if sizes is not None and name not in sizes and not name.startswith("_"):
@@ -394,7 +278,7 @@ class _Reader:
 
     # ---- calls and loads ---------------------------------------------------------------------
 
-    def call(self, token: _Token) -> Expr:
+    def call(self, token: Token) -> Expr:
         name = token.text
         if name in _REDUCE:
             return self.reduce(token)
@@ -420,11 +304,11 @@ class _Reader:
             return self.build(token, lambda: unary(name, operand))
         return self.combine(token, name, terms[0], terms[1], None)
 
-    def count(self, token: _Token, terms: Sequence[_Term], count: int) -> None:
+    def count(self, token: Token, terms: Sequence[_Term], count: int) -> None:
         if len(terms) != count:
             self.fail(token, f"{token.text} takes {count} operands", len(terms))
 
-    def only(self, token: _Token, terms: Sequence[_Term]) -> Expr:
+    def only(self, token: Token, terms: Sequence[_Term]) -> Expr:
         self.count(token, terms, 1)
         term = terms[0]
         if isinstance(term, _Number):
@@ -435,12 +319,12 @@ class _Reader:
             )
         return term
 
-    def cast(self, token: _Token, terms: Sequence[_Term]) -> Expr:
+    def cast(self, token: Token, terms: Sequence[_Term]) -> Expr:
         self.count(token, terms, 1)
         dtype, term = _TYPES[token.text], terms[0]
         return self.number(term, dtype) if isinstance(term, _Number) else cast(term, dtype)
 
-    def select(self, token: _Token, terms: Sequence[_Term]) -> Expr:
+    def select(self, token: Token, terms: Sequence[_Term]) -> Expr:
         self.count(token, terms, 3)
         condition = terms[0]
         if isinstance(condition, _Number):
@@ -448,8 +332,8 @@ class _Reader:
         a, b = self.same_type(token, terms[1], terms[2], None)
         return self.build(token, lambda: select(condition, a, b))
 
-    def load(self, token: _Token) -> Expr:
-        slot = _slot(token.text, self.names)
+    def load(self, token: Token) -> Expr:
+        slot = slot_of(token.text, self.names)
         if slot is None:
             known = [f"%{name}" for name in self.names]
             self.fail(
@@ -475,7 +359,7 @@ class _Reader:
             self.fail(token, f"operand {token.text} has {type.rank} axes", len(indices))
         return load(slot, type.dtype, indices)
 
-    def reduce(self, token: _Token) -> Expr:
+    def reduce(self, token: Token) -> Expr:
         self.take("[")
         names: list[str] = []
         extents = []
@@ -500,7 +384,7 @@ class _Reader:
         return self.build(token, lambda: reduce(kind, names, extents, body))
 
 
-def _shown(token: _Token) -> str:
+def _shown(token: Token) -> str:
     return repr(token.text) if token.text else "the end"
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlx_edge.ir.attributes import EPILOGUE, PLACEMENT, Attribute, AttributeDef
-from rlx_edge.ir.core import Op, Value
+from rlx_edge.ir.core import Constant, Op, Value
 from rlx_edge.ir.devices import device_set
 from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import RlxError
@@ -32,6 +32,7 @@ from rlx_edge.ir.token_reader import INTEGER_RANGE
 from rlx_edge.ir.types import F64, I32, I64, DType, TensorType
 
 MAX_NOTES = 4
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,3 +282,23 @@ def _device_problems(names: list[str]) -> Iterator[Report]:
             ", ".join(right),
             part,
         )
+
+
+# ---- constants -------------------------------------------------------------------------------
+
+
+def constant_problems(op: Op, table: Mapping[str, Constant]) -> Iterator[Report]:
+    """What is wrong with a ``tensor::const``, and with its bytes where the table has any."""
+    if op.name != "tensor::const" or len(op.results) != 1:
+        return
+    digest, type = op.attrs.get("digest"), op.results[0].type
+    if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
+        allowed = "sha256: and 64 hexadecimal digits"
+        yield Report("const.digest", "not a digest", digest, allowed, "attribute digest")
+    elif not type.is_static:
+        yield Report("const.type", "a constant's sizes are numbers", type)
+    elif table and digest not in table:
+        yield Report("const.missing", "this constant's bytes are not there", digest)
+    elif table and table[digest].nbytes != type.nbytes.value:
+        found, allowed = f"{table[digest].nbytes} bytes", f"{type.nbytes} bytes for {type}"
+        yield Report("const.type", "the stored constant has another size", found, allowed)

@@ -37,14 +37,15 @@ from rlx_edge.ir.core import (
 from rlx_edge.ir.dims import symbol
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import Expr, round_f32
-from rlx_edge.ir.expression_parser import Operand, Place, Scope, loaded_slots, parse_expression
+from rlx_edge.ir.expression_parser import Operand, Scope, parse_expression
+from rlx_edge.ir.expression_tokens import Place, loaded_slots
 from rlx_edge.ir.lexer import HEADER, Token
 from rlx_edge.ir.opdef import InferContext, OpDef
 from rlx_edge.ir.ops import OPS, check_operands, count_root_operands, is_fused, lookup
 from rlx_edge.ir.source import OpSpan, SourceFile, Span
 from rlx_edge.ir.spelling import near_operators, right_attribute, right_operator
 from rlx_edge.ir.token_reader import TokenReader, shown
-from rlx_edge.ir.types import F64, DType, TensorType
+from rlx_edge.ir.types import F64, TensorType
 
 MAX_OPS = 200_000
 
@@ -311,7 +312,7 @@ class _ModuleReader(TokenReader):
             if item is EPILOGUE:
                 epilogue.append(self.expect("string", "an expression in quotes"))
             else:
-                attrs[item.name] = self.attribute(item)
+                attrs[item.name] = self.value(item.kind)
             parts[f"attribute {item.name}"] = self.since(first)
 
         if self.accept("{"):
@@ -332,28 +333,6 @@ class _ModuleReader(TokenReader):
             )
         return item
 
-    def attribute(self, item: AttributeDef) -> Attribute:
-        kind = item.kind
-        if kind in ("ints", "strings", "dims"):
-            self.expect("[", f"'[' and a list of {kind}")
-            if kind == "ints":
-                return tuple(self.items("]", self.integer))
-            if kind == "strings":
-                return tuple(self.items("]", self.string))
-            return tuple(self.items("]", self.dim))
-        if kind == "float":
-            return float(self.number())
-        if kind == "number":
-            boolean = self.at("name", "true") or self.at("name", "false")
-            return self.boolean() if boolean else self.number()
-        if kind == "dim":
-            return self.dim()
-        if kind == "int":
-            return self.integer()
-        if kind == "bool":
-            return self.boolean()
-        return self.dtype() if kind == "dtype" else self.string()
-
     def elements(
         self,
         definition: OpDef,
@@ -367,7 +346,7 @@ class _ModuleReader(TokenReader):
             if item.kind != "number" or not type.dtype.is_float or isinstance(value, bool):
                 continue
             if isinstance(value, (int, float)):
-                rounded = element_value(value, type.dtype)
+                rounded = float(value) if type.dtype is F64 else round_f32(value)
                 if math.isinf(rounded) and not math.isinf(value):
                     place = parts[f"attribute {item.name}"]
                     self.fail(place, f"a number is too large for {type.dtype}", value)
@@ -412,11 +391,6 @@ def declared_attributes(name: str, definition: OpDef) -> Iterable[AttributeDef]:
     if is_fused(name):
         yield EPILOGUE
     yield from PLACEMENT
-
-
-def element_value(value: float, dtype: DType) -> float:
-    """A number as an element of a float type: rounded to f32 unless the type is f64."""
-    return float(value) if dtype is F64 else round_f32(value)
 
 
 def _division_hint(token: Token) -> str | None:

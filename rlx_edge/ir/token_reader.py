@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
+from rlx_edge.ir.attributes import Attribute
 from rlx_edge.ir.dims import Dim, as_dim, parse_dim
 from rlx_edge.ir.errors import ParseError, RlxError
 from rlx_edge.ir.lexer import Lexer, Token
@@ -208,6 +209,30 @@ class TokenReader:
         dtype = self.dtype_of(element)
         self.expect("[", "'[' and the shape")
         return TensorType(dtype, tuple(self.items("]", self.dim, MAX_RANK)))
+
+    # ---- attribute values --------------------------------------------------------------------
+
+    def value(self, kind: str) -> Attribute:
+        """A value of one of ``attributes.KINDS`` but ``expression``."""
+        if kind in ("ints", "strings", "dims"):
+            self.expect("[", f"'[' and a list of {kind}")
+            if kind == "ints":
+                return tuple(self.items("]", self.integer))
+            if kind == "strings":
+                return tuple(self.items("]", self.string))
+            return tuple(self.items("]", self.dim))
+        if kind == "float":
+            return float(self.number())
+        if kind == "number":
+            boolean = self.at("name", "true") or self.at("name", "false")
+            return self.boolean() if boolean else self.number()
+        if kind == "dim":
+            return self.dim()
+        if kind == "int":
+            return self.integer()
+        if kind == "bool":
+            return self.boolean()
+        return self.dtype() if kind == "dtype" else self.string()
 
     def finish(self) -> None:
         if self.token.kind != "end":

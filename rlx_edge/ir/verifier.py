@@ -14,7 +14,7 @@ from itertools import islice
 from rlx_edge.ir.core import GUARD_RELATIONS, SCHEMA_VERSION, Binding, Function, Module, Op, Value
 from rlx_edge.ir.errors import VerifyError
 from rlx_edge.ir.lexer import MAX_NAME
-from rlx_edge.ir.op_rules import Report, op_problems
+from rlx_edge.ir.op_rules import Report, constant_problems, op_problems
 from rlx_edge.ir.printer import (
     attribute_items,
     binding_text,
@@ -31,7 +31,6 @@ NEIGHBOURS = 5
 """Operations shown either side of a culprit that has no place in a text."""
 MAX_SHOWN = 160
 
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -351,40 +350,10 @@ def _returns(check: _Check) -> Iterator[VerifyError]:
 
 
 def _constants(check: _Check) -> Iterator[VerifyError]:
-    table = check.module.constants
     for place, op in enumerate(check.function.ops):
         check.place = place
-        if op.name != "tensor::const" or len(op.results) != 1:
-            continue
-        digest = op.attrs.get("digest")
-        type = op.results[0].type
-        if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
-            yield check.at_op(
-                op,
-                Report(
-                    "const.digest",
-                    "not a digest",
-                    digest,
-                    "sha256: and 64 hexadecimal digits",
-                    part="attribute digest",
-                ),
-            )
-        elif not type.is_static:
-            yield check.at_op(op, Report("const.type", "a constant's sizes are numbers", type))
-        elif table and digest not in table:
-            yield check.at_op(
-                op, Report("const.missing", "this constant's bytes are not there", digest)
-            )
-        elif table and table[digest].nbytes != type.nbytes.value:
-            yield check.at_op(
-                op,
-                Report(
-                    "const.type",
-                    "the stored constant has another size",
-                    f"{table[digest].nbytes} bytes",
-                    f"{type.nbytes} bytes for {type}",
-                ),
-            )
+        for report in constant_problems(op, check.module.constants):
+            yield check.at_op(op, report)
 
 
 def _leftovers(check: _Check) -> Iterator[VerifyError]:

@@ -24,17 +24,10 @@ from rlx_edge.ir.expression import (
     select,
     unary,
 )
-from rlx_edge.ir.expression_check import epilogue_problems
-from rlx_edge.ir.expression_parser import (
-    MAX_DEPTH,
-    MAX_LENGTH,
-    Operand,
-    Scope,
-    check_size,
-    loaded_slots,
-    parse_expression,
-)
+from rlx_edge.ir.expression_check import MAX_DEPTH, check_size, epilogue_problems
+from rlx_edge.ir.expression_parser import Operand, Scope, parse_expression
 from rlx_edge.ir.expression_text import expression_text, number_text
+from rlx_edge.ir.expression_tokens import MAX_LENGTH, loaded_slots
 from rlx_edge.ir.types import BOOL, F32, F64, I32, I64, U8, TensorType, tensor_type
 
 OPERANDS = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from rlx_edge.ir.expression_text import (
     symbol_text,
 )
 from rlx_edge.ir.expression_tokens import Place, Token, fail, own_place, slot_of, tokenize
+from rlx_edge.ir.spelling import near_name
 from rlx_edge.ir.types import BOOL, DTYPES, DType, TensorType
 
 MAX_NESTING = 64
@@ -389,5 +389,5 @@ def _shown(token: Token) -> str:
 
 
 def _suggest(name: str, known: Sequence[str]) -> str | None:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {near[0]}?" if near else None
+    near = near_name(name, known)
+    return f"did you mean {near}?" if near else None

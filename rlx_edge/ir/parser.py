@@ -19,7 +19,6 @@ are read as their ``OpDef`` declares them. Everything else is the verifier's bus
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 
@@ -43,7 +42,7 @@ from rlx_edge.ir.lexer import HEADER, Token
 from rlx_edge.ir.opdef import InferContext, OpDef
 from rlx_edge.ir.ops import OPS, check_operands, count_root_operands, is_fused, lookup
 from rlx_edge.ir.source import OpSpan, SourceFile, Span
-from rlx_edge.ir.spelling import near_operators, right_attribute, right_operator
+from rlx_edge.ir.spelling import near_name, near_operators, right_attribute, right_operator
 from rlx_edge.ir.token_reader import TokenReader, shown
 from rlx_edge.ir.types import F64, TensorType
 
@@ -220,12 +219,12 @@ class _ModuleReader(TokenReader):
     def use(self, token: Token) -> Value:
         value = self.values.get(token.text)
         if value is None:
-            near = difflib.get_close_matches(token.text, self.values, 1)
+            near = near_name(token.text, self.values)
             self.fail(
                 token,
                 "this value is not defined above",
                 f"%{token.text}",
-                hint=f"did you mean %{near[0]}?" if near else None,
+                hint=f"did you mean %{near}?" if near else None,
                 code="parse.name",
             )
         return value

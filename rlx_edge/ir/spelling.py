@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 ATTRIBUTES: dict[str, str] = {
     "strides": "stride",
@@ -44,6 +44,8 @@ VALUES: dict[str, str] = {
 """Attribute values, keys in lower case."""
 
 MAX_OFFERED = 6
+MAX_SEARCHED = 4096
+MAX_SEARCHED_NAME = 64
 
 OPERATORS: dict[str, str] = {
     "conv": "conv2d",
@@ -85,8 +87,15 @@ def near_operators(name: str, known: Iterable[str]) -> list[str]:
     if dialect not in dialects:
         return [f"{each}::…" for each in dialects]
     bases = [choice.partition("::")[2] for choice in known if choice.startswith(f"{dialect}::")]
-    near = difflib.get_close_matches(base, bases, MAX_OFFERED, 0.0)
+    near = difflib.get_close_matches(base[:MAX_SEARCHED_NAME], bases, MAX_OFFERED, 0.0)
     return [*(f"{dialect}::{each}" for each in near), "…"]
+
+
+def near_name(name: str, known: Collection[str]) -> str | None:
+    """A known name like ``name``; long names and long lists are not searched (they cost time)."""
+    if len(name) > MAX_SEARCHED_NAME or len(known) > MAX_SEARCHED:
+        return None
+    return _near(name, list(known))
 
 
 def _right(name: str, known: Iterable[str], renamed: dict[str, str]) -> str | None:
@@ -101,4 +110,6 @@ def _right(name: str, known: Iterable[str], renamed: dict[str, str]) -> str | No
 
 
 def _near(name: str, choices: list[str], cutoff: float = 0.6) -> str | None:
+    if len(name) > MAX_SEARCHED_NAME:
+        return None
     return next(iter(difflib.get_close_matches(name, choices, 1, cutoff)), None)

@@ -15,6 +15,7 @@ from rlx_edge.ir.printer import attribute_text, print_module
 from rlx_edge.ir.source import MAX_EXCERPT, OpSpan, SourceFile, Span
 from rlx_edge.ir.spelling import (
     ATTRIBUTES,
+    near_name,
     near_operators,
     right_attribute,
     right_operator,
@@ -203,6 +204,10 @@ def test_right_spellings() -> None:
     assert right_operator("rlxc::Gemm", OPS) == "rlxc::matmul"
     assert right_operator("rlxc::const", OPS) == "tensor::const"
     assert right_operator("rlxc::zzzzzzzz", OPS) is None
+    assert right_operator("rlxc::" + "relu" * 100, OPS) is None
+    assert near_name("cnov", ["conv", "y"]) == "conv"
+    assert near_name("x" * 1000, ["x" * 999]) is None
+    assert near_name("cnov", ["conv"] * 5000) is None
     assert near_operators("zz::relu", OPS)[0] == "tensor::…"
     assert len(near_operators("rlxc::zzzzzzzz", OPS)) <= 7
 

@@ -43,7 +43,7 @@ MAX_NESTING = 64
 """Brackets, calls and prefix signs inside one another."""
 
 _SIGNS = {sign: (name, level) for name, (sign, level) in INFIX.items()}
-_CALLS = tuple(name for name in SCALAR_OPS if name not in INFIX and name != "neg")
+CALLS = tuple(name for name in SCALAR_OPS if name not in INFIX and name != "neg")
 _TYPES: dict[str, DType] = {**DTYPES, INDEX.name: INDEX}
 _REDUCE = tuple(f"reduce_{kind}" for kind in REDUCE_KINDS)
 
@@ -295,8 +295,8 @@ class _Reader:
         if name.startswith("bitcast_") and name[8:] in _TYPES:
             operand = self.only(token, terms)
             return self.build(token, lambda: bitcast(operand, _TYPES[name[8:]]))
-        if name not in _CALLS:
-            known = [*_CALLS, *_TYPES, "select"]
+        if name not in CALLS:
+            known = [*CALLS, *_TYPES, "select"]
             self.fail(token, "unknown function", name, known, _suggest(name, known))
         self.count(token, terms, SCALAR_OPS[name].arity)
         if len(terms) == 1:

@@ -220,7 +220,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.data())
 def test_spoiled_documents_fail_only_in_words(data: st.DataObject) -> None:
     """A document with any value replaced is refused, or is a program that can be written."""

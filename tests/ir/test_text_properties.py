@@ -46,7 +46,7 @@ def test_a_quoted_text_reads_back(text: str) -> None:
     literal.encode("utf-8")
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(expressions(OPERANDS))
 def test_an_expression_reads_back_as_the_same_object(expr: Expr) -> None:
     text = expression_text(expr, NAMES)
@@ -76,7 +76,7 @@ _PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(modules(max_ops=4), st.data())
 def test_spoiled_text_fails_only_in_words(module: Module, data: st.DataObject) -> None:
     """Any edit of a text gives a module with findings or without, or a ``ParseError``."""
@@ -100,7 +100,7 @@ def test_spoiled_text_fails_only_in_words(module: Module, data: st.DataObject) -
         assert print_module(parse_module(canonical)) == canonical
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(expressions(OPERANDS), st.data())
 def test_spoiled_expressions_fail_only_in_words(expr: Expr, data: st.DataObject) -> None:
     text = expression_text(expr, NAMES)

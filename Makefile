@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
+PYTEST_WORKERS ?= auto
 BENCH_ARGS ?=
 
 .PHONY: help setup run test check bless bench docs accept-native
@@ -31,7 +32,8 @@ run: setup ## run the orientation and the digits model on sample inputs
 	$(BIN)/python scripts/run_samples.py
 
 test: setup ## run the tests that need no special device
-	$(BIN)/python -m pytest -m 'not gpu and not browser' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m 'not gpu and not browser' \
+		$(PYTEST_ARGS)
 
 check: $(STAMP) ## format, lint, types, import rules, changelog, reference pages
 	$(BIN)/ruff format --check .

@@ -31,6 +31,7 @@ class Command:
 
 COMMANDS = (
     Command("run", "rlx_edge.cli.run", "run an ONNX model or IR text"),
+    Command("compile", "rlx_edge.cli.compile", "compile a model into static files for a page"),
     Command("ir", "rlx_edge.cli.ir", "import, validate, dump and run IR text"),
     Command("plan", "rlx_edge.cli.plan", "compile and show memory, kernels and guards"),
     Command("devices", "rlx_edge.cli.devices", "list the devices of this machine"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -292,12 +292,14 @@ def networks(draw: st.DrawFn, max_ops: int = 14) -> Module:
     return module
 
 
-def feeds(module: Module, seed: int, special: bool = False) -> dict[str, Tensor]:
-    """Inputs for ``SIZES``: small floats, with ``special`` some that are not."""
+def feeds(
+    module: Module, seed: int, special: bool = False, sizes: Mapping[str, int] = SIZES
+) -> dict[str, Tensor]:
+    """Inputs for ``sizes``: small floats, with ``special`` some that are not."""
     rng = random.Random(seed)
     tensors: dict[str, Tensor] = {}
     for param in module.function.params:
-        shape = tuple(dim.evaluate(SIZES) for dim in param.type.shape)
+        shape = tuple(dim.evaluate(sizes) for dim in param.type.shape)
         count = 1
         for size in shape:
             count *= size

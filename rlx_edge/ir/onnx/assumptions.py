@@ -148,7 +148,7 @@ class Assumptions:
 
     def require_at_least(self, dim: Dim, minimum: int, reason: str) -> None:
         """A guard unless the bounds already say so; later bounds profit from it."""
-        if dim.is_constant or self._proven.get(dim, -1) >= minimum:
+        if dim.is_constant or self._proven.get(dim, minimum - 1) >= minimum:
             return
         self._proven[dim] = minimum
         low = self.lower(dim)

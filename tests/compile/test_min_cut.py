@@ -38,9 +38,7 @@ def graphs(draw: st.DrawFn) -> tuple[int, list[Arc]]:
 def test_cost_is_that_of_the_best_cut(case: tuple[int, list[Arc]]) -> None:
     nodes, arcs = case
     cost, side = build(nodes, arcs).solve()
-    every = [
-        cost_of([True, False, *rest], arcs) for rest in product([True, False], repeat=nodes)
-    ]
+    every = [cost_of([True, False, *rest], arcs) for rest in product([True, False], repeat=nodes)]
     assert cost == min(every)
     assert side[CutGraph.SOURCE] and not side[CutGraph.SINK]
     assert cost_of(side, arcs) == cost

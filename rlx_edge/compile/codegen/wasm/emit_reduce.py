@@ -14,10 +14,11 @@ Forms: *row* (the last reduction variable is the lanes, one vector holds the fou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from itertools import product as positions
 
 from rlx_edge.compile.codegen.wasm import encoder
 from rlx_edge.compile.codegen.wasm.emit_address import index_local, push_index
@@ -28,6 +29,7 @@ from rlx_edge.compile.codegen.wasm.emit_region import Emission, Family, Region
 from rlx_edge.compile.codegen.wasm.kernel_form import (
     CHUNK,
     COMBINE,
+    MAX_UNROLLED_NODES,
     PARTIALS,
     identity,
     is_order_free,
@@ -47,8 +49,9 @@ from rlx_edge.compile.codegen.wasm.vector_table import (
     emit_rotate,
     emit_splat_const,
 )
-from rlx_edge.ir.dims import ONE, Dim, product, symbol
-from rlx_edge.ir.expression import Expr, reduce_parts, substitute
+from rlx_edge.ir.dims import ONE, Dim, DimLike, product, symbol
+from rlx_edge.ir.expression import Expr, reduce_parts, substitute, walk
+from rlx_edge.ir.kernel import BAKED_EXTENT
 from rlx_edge.ir.types import F32
 
 SCALAR, VECTOR, ROW = "scalar", "vector", "row"
@@ -126,8 +129,10 @@ class _Reduction:
 
     def nest(self, parent: Region, depth: int) -> None:
         """The loops from axis ``depth`` inwards."""
-        if not self.axes:
-            self.add_elements(parent, [self.value])
+        elements = self.unrolled(depth)
+        if elements is not None:
+            self.add_elements(parent, elements)
+            self.rotate(parent.body, len(elements))
             return
         name, extent = self.axes[depth]
         family = Family(name, parent)
@@ -146,6 +151,34 @@ class _Reduction:
         else:
             self.run_chunked(family, stages, count)
 
+    def unrolled(self, depth: int) -> list[Expr] | None:
+        """The elements over the axes from ``depth`` on, if they are few and chunks allow it."""
+        axes = self.axes[depth:]
+        total = product(extent for _, extent in axes)
+        constant = all(extent.is_constant for _, extent in axes)
+        if self.left is not None or self.form == ROW or not constant:
+            return None
+        size = sum(1 for node in walk(self.value) if node.op not in ("const", "index"))
+        if total.value > BAKED_EXTENT or total.value * size > MAX_UNROLLED_NODES:
+            return None
+        return [self.placed(step) for step in unrolled_steps(axes)]
+
+    def placed(self, step: Mapping[str, DimLike]) -> Expr:
+        """The element at a step of some variables."""
+        placed = substitute(self.value, step)
+        self.em.count_uses(placed)
+        return placed
+
+    def rotate(self, body: encoder.Body, count: int) -> None:
+        """Bring the partial that follows ``count`` elements to the front."""
+        number = len(self.partials)
+        turns = count % number if number else 0
+        if turns:
+            for local in self.partials:
+                body.local_get(local)
+            for position in range(number - 1, -1, -1):
+                body.local_set(self.partials[(position - turns) % number])
+
     def last_axis(self, family: Family) -> list[tuple[Region, int]]:
         """Bodies over the last axis: four elements at once, then one."""
         name, parent = family.variable, family.parent
@@ -157,27 +190,22 @@ class _Reduction:
         if self.form == ROW:
             self.add_row(wide)
         else:
-            self.add_elements(wide, [self.moved(name, step) for step in range(PARTIALS)])
+            steps = [{name: symbol(name) + step} for step in range(PARTIALS)]
+            self.add_elements(wide, [self.value, *(self.placed(step) for step in steps[1:])])
         self.add_single(tail)
         return [(wide, PARTIALS), (tail, 1)]
-
-    def moved(self, name: str, step: int) -> Expr:
-        if step == 0:
-            return self.value
-        moved = substitute(self.value, {name: symbol(name) + step})
-        self.em.count_uses(moved)
-        return moved
 
     # ---- elements ----------------------------------------------------------------------------
 
     def add_elements(self, region: Region, elements: Sequence[Expr]) -> None:
-        """Element k joins partial k; the rotation stays."""
+        """Element k joins partial k mod the number of partials."""
         body = region.body
         if self.extremum is not None:
             for element in elements:
                 self.extremum.add(body, partial(self.push_element, region, element))
             return
-        for local, element in zip(self.partials, elements, strict=False):
+        for position, element in enumerate(elements):
+            local = self.partials[position % len(self.partials)]
             body.local_get(local)
             self.push_element(region, element)
             self.combine(body)
@@ -312,6 +340,12 @@ class _Reduction:
             body.local_get(pairs)
             emit_extract_lane(body, self.value.dtype, lane)
         self.combine(body, joined=True)
+
+
+def unrolled_steps(axes: Sequence[tuple[str, Dim]]) -> Iterator[dict[str, DimLike]]:
+    """Every step of constant axes, row-major."""
+    for position in positions(*(range(extent.value) for _, extent in axes)):
+        yield {name: at for (name, _), at in zip(axes, position, strict=True)}
 
 
 def index_local_of(em: Emission, extent: Dim, region: Region) -> int:

@@ -1,0 +1,142 @@
+"""The compiler as a page calls it (Pyodide): byte reader in, program, kernels and ranges out.
+
+Everything that crosses to JavaScript is text, bytes or numbers; weights stay where they are and
+are named by ranges of the model file (``weights.js`` reads them). Constants that the compiler made
+itself come along as bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rlx_edge.compile.compiler import compile_module
+from rlx_edge.compile.targets.wasm import WasmTarget
+from rlx_edge.ir.core import Constant
+from rlx_edge.ir.dot import module_dot
+from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.onnx.bytes import check_range
+from rlx_edge.ir.onnx.importer import as_model, declared_parameters, import_model
+from rlx_edge.ir.printer import print_module
+from rlx_edge.ir.program_text import dump_program
+from rlx_edge.ir.types import TensorType
+
+MODEL_FILE = "model"
+EXTRA_FILE = "extra"
+
+Read = Callable[[int, int], bytes]
+Progress = Callable[[str], None]
+
+
+class ReaderSource:
+    """A ``ByteSource`` over a function, such as one that reads a ``Blob`` in a worker."""
+
+    def __init__(self, read: Read, size: int, name: str) -> None:
+        self._read = read
+        self.size = size
+        self.name = name
+
+    def read(self, offset: int, length: int) -> bytes:
+        check_range(self, offset, length)
+        return self._read(offset, length)
+
+
+@dataclass(frozen=True, slots=True)
+class PageModel:
+    """What a page gets for one variant.
+
+    ``program`` is the document without its binary code, ``kernels`` that code, ``constants`` JSON
+    by digest of ranges in the files ``model`` (the model) and ``extra`` (the bytes here).
+    """
+
+    program: str
+    kernels: bytes
+    constants: str
+    extra: bytes
+    ir: str
+    placed: str
+    dot: str
+
+
+def describe_model(read: Read, size: int, name: str) -> str:
+    """JSON rows ``{name, dtype, shape}`` of a model's inputs as the file declares them.
+
+    Raises ``RlxError`` for a file that is no ONNX model.
+    """
+    model = as_model(ReaderSource(read, size, name))
+    rows = [
+        {"name": value.name, "dtype": value.type.dtype.name, "shape": _shape(value.type)}
+        for value in declared_parameters(model)
+    ]
+    return json.dumps(rows)
+
+
+def compile_for_page(
+    read: Read,
+    size: int,
+    name: str,
+    values: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    *,
+    style: str = "v8",
+    progress: Progress | None = None,
+) -> PageModel:
+    """Compile the model behind ``read`` for the page's own kernels.
+
+    ``values`` and ``shapes`` decide the branches of a model that has some, as in
+    ``import_model``. Raises ``RlxError``.
+    """
+    tell = progress or _silent
+    tell("import")
+    source = ReaderSource(read, size, name)
+    module = import_model(source, values=values, shapes=shapes)
+    compiled = compile_module(module, WasmTarget(style), progress=tell)
+    needed = {upload.digest for upload in compiled.program.uploads}
+    constants = {
+        digest: constant
+        for digest, constant in compiled.placed.constants.items()
+        if digest in needed
+    }
+    ranges, extra = _ranges(constants, source)
+    return PageModel(
+        dump_program(compiled.program, with_wasm=False),
+        compiled.program.wasm,
+        json.dumps(ranges),
+        extra,
+        print_module(module),
+        print_module(compiled.placed),
+        module_dot(compiled.placed),
+    )
+
+
+def error_json(error: RlxError) -> str:
+    """What a page shows of an error: its code, the sentence and the excerpt."""
+    return json.dumps({"code": error.code, "message": str(error), "excerpt": error.excerpt})
+
+
+def _ranges(
+    constants: Mapping[str, Constant], source: ReaderSource
+) -> tuple[dict[str, dict[str, object]], bytes]:
+    ranges: dict[str, dict[str, object]] = {}
+    extra = bytearray()
+    for digest in sorted(constants):
+        constant = constants[digest]
+        if constant.source is source:
+            ranges[digest] = _range(MODEL_FILE, constant.offset, constant.nbytes)
+        else:
+            ranges[digest] = _range(EXTRA_FILE, len(extra), constant.nbytes)
+            extra += constant.read()
+    return ranges, bytes(extra)
+
+
+def _range(file: str, offset: int, length: int) -> dict[str, object]:
+    return {"file": file, "offset": offset, "length": length}
+
+
+def _shape(type: TensorType) -> list[int | str]:
+    return [dim.value if dim.is_constant else str(dim) for dim in type.shape]
+
+
+def _silent(step: str) -> None:
+    del step

@@ -23,6 +23,11 @@ from rlx_edge.compile.codegen.wasm.emit_extremum import (
     Extremum,
     extremum_operands,
 )
+from rlx_edge.compile.codegen.wasm.emit_index_lanes import (
+    has_lane_form,
+    lane_offsets,
+    push_dim_lanes,
+)
 from rlx_edge.compile.codegen.wasm.emit_region import Emission, Region
 from rlx_edge.compile.codegen.wasm.scalar_table import (
     bitcast_rule,
@@ -42,7 +47,7 @@ from rlx_edge.compile.codegen.wasm.vector_table import (
     emit_vector_load,
     vector_cast,
 )
-from rlx_edge.ir.dims import ONE, ZERO, Dim
+from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import INDEX, Expr, index_dim
 from rlx_edge.ir.types import BOOL, F32
@@ -192,7 +197,7 @@ def is_native(em: Emission, node: Expr, variable: str) -> bool:
         return is_contiguous(em, node, variable)
     dim = index_dim(node)
     if dim is not None:
-        return split_linear(dim, variable)[2] is ZERO
+        return has_lane_form(dim, variable)
     if node.op in ("select", "reduce"):
         return True
     if node.op == "bitcast":
@@ -243,8 +248,8 @@ def _compute_vector(em: Emission, node: Expr, region: Region) -> None:
         _push_lanes(em, node, region)
     elif node.op == "load":
         emit_vector_load(body, node.dtype, push_load_address(em, node, region))
-    elif node.op == "index":
-        _push_index_lanes(em, node, region)
+    elif (dim := index_dim(node)) is not None:
+        push_dim_lanes(em, dim, region)
     elif node.op == "reduce":
         em.reduce_vector(em, node, region)
     elif node.op == "select":
@@ -328,36 +333,6 @@ def _many_operands(em: Emission, node: Expr) -> list[Expr]:
     return extremum_operands(em, node) if node.op in ("max", "min") and node.dtype is F32 else []
 
 
-def _push_index_lanes(em: Emission, node: Expr, region: Region) -> None:
-    """Lane values of an affine index: its value in lane 0 plus 0, 1, 2, 3 coefficients."""
-    dim = index_dim(node)
-    assert dim is not None
-    _, coefficient, _ = split_linear(dim, region.vector)
-    first = em.at_lane(node, region, 0)
-    push_scalar(em, first, region)
-    body = region.body.i32x4_splat()
-    body.local_get(_lane_steps(em, coefficient, region)).i32x4_add()
-
-
-def _lane_steps(em: Emission, coefficient: Dim, region: Region) -> int:
-    """The local with ``(0, c, 2c, 3c)``."""
-    key = ("lane steps", coefficient)
-    found = region.find(key)
-    if found is not None:
-        return found
-    home = region.home(em.free(Expr.make("index", INDEX, (), coefficient)))
-    body = home.body
-    if coefficient.is_constant:
-        body.i32x4_const([lane * coefficient.value for lane in range(LANES)])
-    else:
-        push_index(em, coefficient, home)
-        body.i32x4_splat().i32x4_const((0, 1, 2, 3)).i32x4_mul()
-    local = em.temp(encoder.V128)
-    body.local_set(local)
-    home.memo[key] = local
-    return local
-
-
 def _push_lanes(em: Emission, node: Expr, region: Region) -> None:
     """Assemble a vector from the scalar form in each lane."""
     if node.dtype not in LANE_TYPES:
@@ -366,8 +341,7 @@ def _push_lanes(em: Emission, node: Expr, region: Region) -> None:
     lanes = [em.at_lane(node, region, lane) for lane in range(LANES)]
     if node.op == "load" and node.dtype.bytes == 4:
         # Addresses first: each lane load takes the address below the vector.
-        note_access(em, int(node.attr), split_offset(lanes[0].args[0])[0])  # type: ignore[call-overload]
-        offsets = [push_load_address(em, lane, region) for lane in reversed(lanes)][::-1]
+        offsets = _push_lane_addresses(em, node, lanes, region)
         body.v128_load32_zero(offsets[0])
         for lane in range(1, LANES):
             body.v128_load32_lane(lane, offsets[lane])
@@ -379,3 +353,24 @@ def _push_lanes(em: Emission, node: Expr, region: Region) -> None:
         emit_replace_lane(body, node.dtype, lane)
     if node.dtype is BOOL:
         body.i32x4_neg()
+
+
+def _push_lane_addresses(
+    em: Emission, node: Expr, lanes: list[Expr], region: Region
+) -> list[int]:
+    """Push the addresses of a load in lanes 3 … 0; the elements are at them plus the results."""
+    slot, size = node.attr, node.dtype.bytes
+    assert isinstance(slot, int)
+    dim, terms = split_offset(node.args[0])
+    rest, coefficient, nonlinear = split_linear(dim, region.vector)
+    if terms or nonlinear is ZERO or not has_lane_form(nonlinear, region.vector):
+        note_access(em, slot, split_offset(lanes[0].args[0])[0])
+        return [push_load_address(em, lane, region) for lane in reversed(lanes)][::-1]
+    moving = nonlinear + coefficient * as_dim(region.vector)
+    locals_ = lane_offsets(em, moving, size, region)
+    for lane in reversed(range(LANES)):
+        offset = push_address(em, slot, rest, size, region)
+        region.body.local_get(locals_[lane]).i32_add()
+        if offset:
+            region.body.i32_const(offset).i32_add()
+    return [0] * LANES

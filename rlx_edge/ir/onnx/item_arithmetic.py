@@ -10,7 +10,7 @@ from rlx_edge.ir.expression import round_f32
 from rlx_edge.ir.onnx import conditions
 from rlx_edge.ir.onnx.assumptions import Assumptions
 from rlx_edge.ir.onnx.conditions import Compare, Truth
-from rlx_edge.ir.onnx.shape_values import Item, Ratio, Unknown, plain
+from rlx_edge.ir.onnx.shape_values import MAX_DENOMINATOR, Item, Ratio, Unknown, plain
 from rlx_edge.ir.types import F32, F64, DType
 
 
@@ -85,17 +85,17 @@ class Arithmetic:
     def floor(self, item: Item) -> Item:
         if isinstance(item, Ratio):
             return fraction(item.numerator // as_dim(item.denominator), 1)
-        return float(math.floor(_finite(item)))
+        return _whole(math.floor, item)
 
     def ceil(self, item: Item) -> Item:
         if isinstance(item, Ratio):
             return fraction(ceildiv(item.numerator, item.denominator), 1)
-        return float(math.ceil(_finite(item)))
+        return _whole(math.ceil, item)
 
     def round(self, item: Item) -> Item:
         if isinstance(item, Ratio) and item.denominator == 1:
             return item  # already whole
-        return float(round(_finite(item)))
+        return _whole(round, item)
 
     def negated(self, item: Item) -> Item:
         match item:
@@ -108,6 +108,9 @@ class Arithmetic:
     def absolute(self, item: Item) -> Item:
         if isinstance(item, Dim):
             return item if self.assume.not_negative(item) else self.assume.largest(item, -item)
+        if isinstance(item, Ratio):
+            size = self.assume.largest(item.numerator, -item.numerator)
+            return _reduced(size, item.denominator)
         return abs(_finite(item))
 
     def square_root(self, item: Item) -> Item:
@@ -216,13 +219,18 @@ def _wrapped(item: Dim, to: DType) -> Dim:
     return as_dim(value - (1 << bits) if to.kind == "int" and value >> (bits - 1) else value)
 
 
+def _whole(function: Callable[[float], int], item: Item) -> float:
+    """A rounding to integers that keeps the sign of zero."""
+    value = _finite(item)
+    return math.copysign(float(function(value)), value)
+
+
 def _finite(item: Item) -> float:
     if isinstance(item, float) and math.isfinite(item):
         return item
     raise Unknown
 
 
-_MAX_DENOMINATOR = 1 << 16
 _MAX_NUMERATOR = 1 << 24
 
 
@@ -233,7 +241,7 @@ def _ratio(item: Item) -> Ratio:
     if not isinstance(item, float) or not math.isfinite(item):
         raise Unknown
     numerator, denominator = item.as_integer_ratio()
-    if denominator > _MAX_DENOMINATOR or abs(numerator) > _MAX_NUMERATOR:
+    if denominator > MAX_DENOMINATOR or abs(numerator) > _MAX_NUMERATOR:
         raise Unknown
     return Ratio(as_dim(numerator), denominator)
 
@@ -242,7 +250,7 @@ def _reduced(numerator: Dim, denominator: int) -> Ratio | float:
     """Lowest terms with respect to the coefficients; ``Unknown`` beyond what f32 holds."""
     factor = math.gcd(denominator, *(coefficient for _, coefficient in numerator.terms))
     denominator //= factor
-    if denominator > _MAX_DENOMINATOR or denominator & (denominator - 1):
+    if denominator > MAX_DENOMINATOR or denominator & (denominator - 1):
         raise Unknown
     return fraction(
         Dim.make({atoms: coef // factor for atoms, coef in numerator.terms}), denominator

@@ -13,6 +13,7 @@ where f32 still counts in ones. Where the exact value would need rounding the re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -25,6 +26,9 @@ from rlx_edge.ir.types import DType
 
 MAX_ELEMENTS = 1024
 """Larger tensors are never followed."""
+
+MAX_DENOMINATOR = 1 << 16
+"""Of exact fractions; a power of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,24 @@ def plain(item: Item) -> float | int | bool:
     if isinstance(item, Dim) and item.is_constant:
         return item.value
     raise Unknown
+
+
+def over_one_denominator(items: Sequence[Item]) -> tuple[tuple[Dim, ...], int] | None:
+    """``(numerators, denominator)`` of integers and exact fractions, ``None`` for other items."""
+    parts: list[tuple[Dim, int]] = []
+    for item in items:
+        match item:
+            case Dim():
+                parts.append((item, 1))
+            case Ratio(numerator, denominator):
+                parts.append((numerator, denominator))
+            case float() if math.isfinite(item) and item.as_integer_ratio()[1] <= MAX_DENOMINATOR:
+                top, bottom = item.as_integer_ratio()
+                parts.append((as_dim(top), bottom))
+            case _:
+                return None
+    common = max(bottom for _, bottom in parts)
+    return tuple(top * (common // bottom) for top, bottom in parts), common
 
 
 # ---- index arithmetic ------------------------------------------------------------------------

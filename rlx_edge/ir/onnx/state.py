@@ -12,20 +12,21 @@ from rlx_edge.ir.dims import ONE, Dim, as_dim
 from rlx_edge.ir.errors import ModelError, RlxError
 from rlx_edge.ir.onnx.assumptions import Assumptions
 from rlx_edge.ir.onnx.bytes import ByteRange, MemorySource
+from rlx_edge.ir.onnx.conditions import Compare, Every, Some
 from rlx_edge.ir.onnx.entries import Entry
 from rlx_edge.ir.onnx.model import OnnxModel
 from rlx_edge.ir.onnx.names import SymbolNames, identifier
 from rlx_edge.ir.onnx.shape_values import (
     MAX_ELEMENTS,
-    Ratio,
     ShapeValue,
     Unknown,
     from_numbers,
+    over_one_denominator,
 )
 from rlx_edge.ir.onnx.tensors import TensorProto, data_type_name
 from rlx_edge.ir.onnx.unify import Mismatch, Place, mismatches
 from rlx_edge.ir.ops import lookup
-from rlx_edge.ir.types import BOOL, BY_ONNX, F32, F64, I32, I64, DType, TensorType
+from rlx_edge.ir.types import BF16, BOOL, BY_ONNX, F16, F32, F64, I32, I64, DType, TensorType
 
 _MAX_SIZES_MADE_EQUAL = 32
 _NEVER_EMPTY = frozenset(
@@ -274,60 +275,62 @@ class ImportState:
         return self._constant(ByteRange.of(data), type, name, where)
 
     def _from_symbols(self, content: ShapeValue, name: str, where: str) -> Value:
-        """Integers from dims; exact fractions as ``dims / denominator``."""
-        numerators: list[Dim] = []
-        denominators: set[int] = set()
-        for item in content.items:
-            match item:
-                case Dim():
-                    numerators.append(item)
-                    denominators.add(1)
-                case Ratio(numerator, denominator):
-                    numerators.append(numerator)
-                    denominators.add(denominator)
-                case float() if item.is_integer():
-                    numerators.append(as_dim(int(item)))
-                case _:
-                    raise ModelError(
-                        "import.data_dependent",
-                        "a tensor depends on sizes in a way that cannot be expressed",
-                        found=repr(name),
-                        where=where,
-                    )
-        if len(denominators) > 1:
-            return self._mixed_fractions(content, name, where)
+        """Integers from dims; exact fractions as ``dims / denominator``; what is neither, one
+        element at a time."""
+        if content.dtype is BOOL or content.dtype in (F16, BF16):
+            return self._decided(content, name, where)
+        common = over_one_denominator(content.items)
+        if common is None:
+            return self._joined(content, name, where)
+        numerators, denominator = common
         dtype = content.dtype
         stored = dtype if dtype in (I64, I32) else I64
         scalar = not content.shape
         value = self.op(
             "tensor::from_dims",
             [],
-            {"values": tuple(numerators)},
+            {"values": numerators},
             hint=name,
             where=where,
             type=TensorType(stored, () if scalar else (as_dim(len(numerators)),)),
         )
         if stored is not dtype:
             value = self.op("rlxc::cast", [value], {"dtype": dtype}, hint=name, where=where)
-        scale = max(denominators)
-        if scale != 1:
-            divisor = self.splat(float(scale), dtype)
+        if denominator != 1:
+            divisor = self.splat(float(denominator), dtype)
             value = self.op("rlxc::div", [value, divisor], hint=name, where=where)
-        shape = tuple(as_dim(dim) for dim in content.shape)
-        if len(shape) > 1:
-            value = self.op("rlxc::reshape", [value], {"shape": shape}, hint=name, where=where)
-        return value
+        return self._shaped(value, content, name, where)
 
-    def _mixed_fractions(self, content: ShapeValue, name: str, where: str) -> Value:
-        """Fractions with different denominators: one element at a time, then joined."""
+    def _decided(self, content: ShapeValue, name: str, where: str) -> Value:
+        """Conditions as a constant tensor, with the guards that make them so."""
+        truths = [
+            item
+            if isinstance(item, bool)
+            else self.assume.decide(item, f"the tensor {name!r}", where)
+            for item in content.items
+            if isinstance(item, (bool, Compare, Every, Some))
+        ]
+        if len(truths) < content.size:
+            raise ModelError(
+                "import.data_dependent",
+                "a tensor depends on sizes in a way that cannot be expressed",
+                found=f"{content.dtype} {name!r}",
+                where=where,
+            )
+        return self._from_content(ShapeValue(BOOL, content.shape, tuple(truths)), name, where)
+
+    def _joined(self, content: ShapeValue, name: str, where: str) -> Value:
         parts = [
             self._from_content(ShapeValue(content.dtype, (1,), (item,)), name, where)
             for item in content.items
         ]
         value = self.op("rlxc::concat", parts, {"axis": 0}, hint=name, where=where)
-        if len(content.shape) == 1:
-            return value
+        return self._shaped(value, content, name, where)
+
+    def _shaped(self, value: Value, content: ShapeValue, name: str, where: str) -> Value:
         shape = tuple(as_dim(dim) for dim in content.shape)
+        if value.type.shape == shape:
+            return value
         return self.op("rlxc::reshape", [value], {"shape": shape}, hint=name, where=where)
 
 

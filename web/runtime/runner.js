@@ -101,6 +101,7 @@ export class ProgramRunner {
     if (this.#weightsState === "none") {
       this.#grow(residentNeed(this.program));
       await this.#upload(this.#unit, { signal, onProgress });
+      throwIfCancelled(signal, "is loaded");
       this.#weightsState = "raw";
     }
   }

@@ -58,6 +58,7 @@ import { failedGuard } from "./runner.js";
 import { kindOf, TYPE_NAMES } from "./tensor.js";
 import { Trace } from "./trace.js";
 import { Variant } from "./variant.js";
+import { checkRanges } from "./weights.js";
 
 const PLANS = 64;
 const SLICE = 12;
@@ -190,7 +191,7 @@ export class InferenceSession {
    * @param {RunOptions} [options]
    * @returns {Promise<Record<string, import("./tensor.js").Tensor>>}
    */
-  run(feeds, fetches, options) {
+  async run(feeds, fetches, options) {
     const [wanted, call] = splitArguments(fetches, options);
     return this.#inTurn(call.signal, async (signal) => {
       const { variant, bound } = await this.#variantFor(feeds, signal);
@@ -372,7 +373,7 @@ export class InferenceSession {
    */
   #variantsOf(model) {
     const name = modelName(model);
-    const weights = model.weights ?? { files: {}, constants: {} };
+    const weights = checkRanges(model.weights ?? { files: {}, constants: {} });
     const given = model.variants ?? [{ program: model.program, wasm: model.wasm }];
     return Promise.all(
       given.map(({ program, wasm }) =>

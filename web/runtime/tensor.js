@@ -138,7 +138,7 @@ export function tensorOf(type, buffer, dims) {
  */
 function typeOf(data) {
   if (Array.isArray(data) && data.every((item) => typeof item === "boolean")) return "bool";
-  const row = TYPES.find(([, type, array]) => type !== "float16" && data instanceof array);
+  const row = TYPES.find(([, type, array]) => !type.endsWith("float16") && data instanceof array);
   if (row) return row[1];
   throw failure("tensor.type", { found: kindOf(data), allowed: Object.keys(ARRAYS) });
 }

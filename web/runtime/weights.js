@@ -13,7 +13,7 @@
  * @typedef {{file: ByteFile, items: Item[], start: number, end: number}} Stretch
  */
 
-import { failure } from "./errors.js";
+import { failure, throwIfCancelled } from "./errors.js";
 import { fileName, readRange } from "./files.js";
 import { kindOf } from "./tensor.js";
 
@@ -149,6 +149,7 @@ async function copyStretch({ file, items, start, end }, put, signal) {
   let position = start;
   let first = 0;
   for await (const piece of readRange(file, start, end, "the weights", signal)) {
+    throwIfCancelled(signal, "is fetched");
     const next = position + piece.length;
     while (first < items.length && items[first].end <= position) first += 1;
     for (let i = first; i < items.length && items[i].start < next; i += 1) {

@@ -238,7 +238,8 @@ def _push_splat(em: Emission, node: Expr, home: Region) -> None:
     if node.op == "const":
         emit_splat_const(home.body, node.attr, node.dtype)  # type: ignore[arg-type]
         return
-    push_scalar(em, node, home)
+    # The scalar stays in a local: scalar loops after the vector loop use it too.
+    home.body.local_get(scalar_local(em, node, home))
     emit_splat(home.body, node.dtype)
 
 

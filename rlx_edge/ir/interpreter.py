@@ -16,7 +16,8 @@ from rlx_edge.ir.errors import GuardError, InputError, LimitError, RlxError
 from rlx_edge.ir.evaluator import Source, evaluate
 from rlx_edge.ir.expression import substitute
 from rlx_edge.ir.opdef import Decomposition
-from rlx_edge.ir.ops import definition_expression, lookup
+from rlx_edge.ir.ops import definition_expression, lookup, root_name
+from rlx_edge.ir.ops.premises import premises
 from rlx_edge.ir.scalar_functions import expand
 from rlx_edge.ir.tensor import Tensor, store, zeros
 from rlx_edge.ir.types import TensorType
@@ -50,8 +51,12 @@ def interpret(module: Module, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def evaluate_op(op: Op, operands: Sequence[Tensor], env: Mapping[str, int]) -> Tensor:
-    """The result of one op; ``env`` gives the sizes that its types and attributes mention."""
+    """The result of one op; ``env`` gives the sizes that its types and attributes mention.
+
+    ``GuardError`` when these sizes make it read outside an operand (``ops/premises.py``).
+    """
     definition = lookup(op.name)
+    _check_premises(op, env)
     shape = concrete_shape(op.result.type, env)
     if op.name == "tensor::alloc":
         return zeros(op.result.type.dtype, shape)
@@ -64,6 +69,27 @@ def evaluate_op(op: Op, operands: Sequence[Tensor], env: Mapping[str, int]) -> T
     sources: list[Source] = [(item.elements(), item.shape, item.dtype) for item in operands]
     elements = evaluate(substitute(expand(expr), dict(env)), variables, sources)
     return store(op.result.type.dtype, shape, elements)
+
+
+def _check_premises(op: Op, env: Mapping[str, int]) -> None:
+    types = [value.type for value in op.operands]
+    guards = premises(root_name(op.name), types, op.attrs, op.result.type, frozenset(env))
+    for guard in guards:
+        try:
+            holds = guard.holds(dict(env))
+        except KeyError as missing:
+            raise _unknown_symbol(guard, missing) from None
+        if not holds:
+            raise GuardError(
+                "guard",
+                f"{op}: these sizes break it: {guard} does not hold",
+                found=f"{guard.left.evaluate(env)} and {guard.right.evaluate(env)}",
+                hint=guard.reason,
+            )
+
+
+def _unknown_symbol(text: object, missing: KeyError) -> InputError:
+    return InputError("input.symbol", f"{text} is unknown because no input gives {missing.args[0]}")
 
 
 def concrete_shape(type: TensorType, env: Mapping[str, int]) -> tuple[int, ...]:
@@ -83,10 +109,7 @@ def _size(dim: Dim, env: Mapping[str, int]) -> int:
     try:
         size = dim.evaluate(env)
     except KeyError as missing:
-        raise InputError(
-            "input.symbol",
-            f"the size {dim} is unknown because no input gives {missing.args[0]}",
-        ) from None
+        raise _unknown_symbol(f"the size {dim}", missing) from None
     if size < 0:
         raise InputError(
             "input.shape", f"the size {dim} is negative", found=size, allowed="at least 0"

@@ -32,7 +32,7 @@ from rlx_edge.ir.expression import (
     unary,
     walk,
 )
-from rlx_edge.ir.interpreter import evaluate_op, interpret
+from rlx_edge.ir.interpreter import concrete_shape, evaluate_op, interpret
 from rlx_edge.ir.ops import OPS, definition_expression
 from rlx_edge.ir.tensor import Tensor, from_values
 from rlx_edge.ir.types import (
@@ -105,6 +105,24 @@ REDUCTIONS: dict[str, tuple[Callable[[Any, Any], Any], np.float32]] = {
     "max": (np.maximum, np.float32(-np.inf)),
     "min": (np.minimum, np.float32(np.inf)),
 }
+
+
+def test_integer_maxima_and_minima() -> None:
+    x = np.array([[3, -7, 2, 9, -9], [-1, -2, -3, -4, -5]], np.int8)
+    attrs: dict[str, Attribute] = {"axes": (1,), "keepdims": False}
+    np.testing.assert_array_equal(run("rlxc::reduce_max", [x], attrs), x.max(1))
+    np.testing.assert_array_equal(run("rlxc::reduce_min", [x], attrs), x.min(1))
+    assert run("rlxc::reduce_max", [x.view(np.uint8)], attrs).tolist() == [249, 255]
+    window: dict[str, Attribute] = {
+        "kernel": (1, 2), "stride": (1, 1), "padding": (0, 1, 0, 0), "dilation": (1, 1),
+        "ceil_mode": False,
+    }  # fmt: skip
+    pooled = run("rlxc::max_pool2d", [x[None, None]], window)
+    np.testing.assert_array_equal(
+        pooled[0, 0], np.maximum(x, np.pad(x, [(0, 0), (1, 0)], constant_values=-128)[:, :-1])
+    )
+    pooled = run("rlxc::max_pool2d", [x.view(np.uint8)[None, None]], window)
+    assert pooled[0, 0, 0].tolist() == [3, 249, 249, 9, 247]
 
 
 @settings(max_examples=60)
@@ -470,6 +488,20 @@ def test_parts_of_a_reduction_are_remembered_by_the_variables_they_use() -> None
         assert_same_bits(found[i_], contract_reduction(np.array(terms), np.add, ZERO))
 
 
+def test_more_parts_than_are_remembered() -> None:
+    """150 values of r1, each used with both r0: more than the cache of a part keeps."""
+    a, b = symbol("_r0"), symbol("_r1")
+    part = unary("sqrt", unary("abs", load(0, F32, (symbol("_i0"),)) * load(1, F32, (b,))))
+    expr = reduce("chain", ["_r0", "_r1"], [2, 150], part * load(1, F32, (a,)))
+    rng = np.random.default_rng(16)
+    x, y = wild(rng, 160), wild(rng, 160)
+    found = evaluate_pair(expr, x, y)
+    for i in (0, 77, 159):
+        parts = np.sqrt(np.abs(x[i] * y[:150]))
+        expected = contract_chain(np.concatenate([parts, parts]), np.repeat(y[:2], 150))
+        assert_same_bits(found[i], expected)
+
+
 @pytest.mark.parametrize("count", [BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
 def test_blocks_of_lanes_do_not_show(count: int) -> None:
     x = wild(np.random.default_rng(13), count)
@@ -478,6 +510,11 @@ def test_blocks_of_lanes_do_not_show(count: int) -> None:
         "axes": (0,), "starts": (as_dim(0),), "ends": (as_dim(count),), "steps": (-1,),
     })  # fmt: skip
     assert_same_bits(flipped, x[::-1])
+
+
+def test_a_reshape_to_the_same_shape_reads_in_place() -> None:
+    op = build("rlxc::reshape", [tensor_type(F32, "n", 3)], {"shape": (as_dim("n"), as_dim(3))})
+    assert definition_expression(op)[1] is load(0, F32, (symbol("_i0"), symbol("_i1")))
 
 
 def test_views_equal_their_expression() -> None:
@@ -621,8 +658,26 @@ def test_sizes_that_no_input_gives() -> None:
     op = build("rlxc::slice", [tensor_type(F32, "n")], {
         "axes": (0,), "starts": (as_dim("m"),), "ends": (as_dim("n"),), "steps": (1,),
     })  # fmt: skip
-    with pytest.raises(InputError, match=r"the size -m \+ n is negative"):
-        evaluate_op(op, [from_values(F32, (2,), [1, 2])], {"n": 2, "m": 5})
+    with pytest.raises(InputError, match="no input gives m"):
+        evaluate_op(op, [from_values(F32, (2,), [1, 2])], {"n": 2})
+
+
+def test_sizes_that_break_an_operator_are_named() -> None:
+    op = build("rlxc::slice", [tensor_type(F32, "n")], {
+        "axes": (0,), "starts": (as_dim("m"),), "ends": (as_dim("n"),), "steps": (1,),
+    })  # fmt: skip
+    x = from_values(F32, (2,), [1, 2])
+    assert evaluate_op(op, [x], {"n": 2, "m": 1}).values() == [2]
+    with pytest.raises(
+        GuardError, match=r"m <= n does not hold; found 5 and 2; a slice stays"
+    ) as failure:
+        evaluate_op(op, [x], {"n": 2, "m": 5})
+    assert failure.value.code == "guard"
+    op = build("rlxc::reshape", [tensor_type(F32, "n")], {"shape": (as_dim("m"), as_dim(2))})
+    with pytest.raises(GuardError, match=r"n == 2 \* m does not hold; found 2 and 10"):
+        evaluate_op(op, [x], {"n": 2, "m": 5})
+    with pytest.raises(InputError, match=r"the size n - 3 is negative; found -1"):
+        concrete_shape(tensor_type(F32, "n - 3"), {"n": 2})
 
 
 def test_absurd_sizes_are_refused() -> None:

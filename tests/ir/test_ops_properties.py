@@ -6,12 +6,15 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rlx_edge.ir.dims import as_dim
+from rlx_edge.ir.interpreter import evaluate_op
 from rlx_edge.ir.ops.resize import COORDINATES, ROUNDINGS
-from tests.ir.op_cases import Array, Attrs, reference, run
+from rlx_edge.ir.types import F32, tensor_type
+from tests.ir.op_cases import Array, Attrs, build, reference, run, to_array, to_tensor
 
 FEW = settings(max_examples=40)
 
@@ -131,6 +134,21 @@ def test_nearest_is_exact_on_boundaries() -> None:
         "coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil",
     }  # fmt: skip
     np.testing.assert_array_equal(run("rlxc::resize", [x[..., :4]], attrs).ravel(), [0, 2])
+
+
+@pytest.mark.parametrize("target", [1, 4])
+def test_pytorch_half_pixel_with_a_symbolic_size(target: int) -> None:
+    """Whether the size is 1, where the coordinate is 0, is only known when it runs."""
+    x = np.arange(7, dtype=np.float32)
+    attrs: Attrs = {
+        "sizes": (as_dim("k"),), "mode": "linear", "nearest_mode": "floor",
+        "coordinate_transformation_mode": "pytorch_half_pixel",
+    }  # fmt: skip
+    op = build("rlxc::resize", [tensor_type(F32, 7)], attrs)
+    found = to_array(evaluate_op(op, [to_tensor(x)], {"k": target}))
+    expected = run("rlxc::resize", [x], {**attrs, "sizes": (as_dim(target),)})
+    np.testing.assert_array_equal(found, expected)
+    assert found[0] == (0 if target == 1 else 0.375)
 
 
 @settings(max_examples=120)

@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml | $(BIN)/python
 	@touch $@
 
 setup: $(STAMP) ## create .venv, install everything, fetch the models
-	@scripts/install_tools.sh wasm-validate:wabt
+	@scripts/install_tools.sh wasm-validate:wabt node:nodejs
 	@$(BIN)/rlx models fetch
 
 run: setup ## run the orientation and the digits model on sample inputs
@@ -34,6 +34,7 @@ run: setup ## run the orientation and the digits model on sample inputs
 test: setup ## run the tests that need no special device
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m 'not gpu and not browser' \
 		$(PYTEST_ARGS)
+	node --test web/tests/*.test.js
 
 check: $(STAMP) ## format, lint, types, import rules, changelog, reference pages
 	$(BIN)/ruff format --check .
@@ -47,12 +48,10 @@ bless: $(STAMP) ## rewrite the golden files from what the code prints now
 	$(BIN)/python -m pytest --bless $(PYTEST_ARGS)
 
 bench: setup ## measure layers and models against peers, into build/bench
-	@scripts/install_tools.sh node:nodejs
 	$(BIN)/python -m bench $(BENCH_ARGS)
 
 docs: $(STAMP) ## write the reference pages that follow from the code
 	$(BIN)/python scripts/build_docs.py
 
 accept-native: setup ## run the acceptance list of the native stage, a figure a line
-	@scripts/install_tools.sh node:nodejs
 	$(BIN)/python -m scripts.accept_native

@@ -243,7 +243,12 @@ export class ProgramRunner {
     for (const { digest, address, nbytes } of uploads) {
       throwIfCancelled(signal, "is loaded");
       const found = await sha256(unit.view(address, nbytes));
-      if (found !== digest) throw failure("weights.digest", { found, expected: digest });
+      if (found === digest) continue;
+      throw failure(
+        "weights.digest",
+        { found, expected: digest },
+        { where: this.program.name },
+      );
     }
   }
 

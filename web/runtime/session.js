@@ -126,7 +126,7 @@ export class InferenceSession {
           const source = await fetchText(new URL(program), "the program", signal);
           const load = (/** @type {AbortSignal | undefined} */ stop) =>
             fetchKernels(new URL(kernels), stop);
-          return session.#variant(source, manifest.model, load, manifest.weights);
+          return session.#variant(source, program, load, manifest.weights);
         });
         session.#variants = await Promise.all(added);
       });

@@ -141,11 +141,12 @@ def _store(
     flat = [total for chain in totals for total in chain]
     body.local_get(add).if_()
     for number, total in enumerate(flat):
-        body.local_get(target).v128_load(VECTOR_BYTES * number).local_get(total).f32x4_add()
-        body.local_set(total)
-    body.end()
+        body.local_get(target).local_get(target).v128_load(VECTOR_BYTES * number)
+        body.local_get(total).f32x4_add().v128_store(VECTOR_BYTES * number)
+    body.else_()
     for number, total in enumerate(flat):
         body.local_get(target).local_get(total).v128_store(VECTOR_BYTES * number)
+    body.end()
     add_constant(body, target, VECTOR_BYTES * len(flat))
 
 

@@ -25,17 +25,20 @@ Bound = int | None
 
 
 class Assumptions:
-    """Symbols of one import. ``generic`` decides what no value decides instead of failing."""
+    """Symbols of one import. Where no value decides, the import fails, unless a list is given:
+    then the parameters are put there and the condition is taken to be false."""
 
-    def __init__(self, known: Mapping[str, int] | None = None, *, generic: bool = False) -> None:
+    def __init__(
+        self, known: Mapping[str, int] | None = None, *, undecided: list[str] | None = None
+    ) -> None:
         self.known = dict(known or {})
-        self.generic = generic
+        self.generic = undecided is not None
         self.bindings: dict[str, Binding] = {}
         self.guards: list[Guard] = []
         self._equalities = Equalities()
         self._floors: dict[Atom, int] = {}
         self._proven: dict[Dim, int] = {}
-        self.undecided: list[str] = []
+        self.undecided: list[str] = [] if undecided is None else undecided
         """Parameters whose values a condition needed, in the order of need."""
 
     # ---- bounds ------------------------------------------------------------------------------
@@ -166,6 +169,22 @@ class Assumptions:
             return None
         return dim.evaluate(self.known)
 
+    def fixed(self, dim: Dim, reason: str, where: str) -> int | None:
+        """The integer that ``dim`` is, by a guard where it depends on something with a known value;
+        ``None`` if it is not known. An input whose value was not given is an error."""
+        value = self.value_of(dim)
+        if value is None:
+            parameters = self._parameters(dim.symbols())
+            self.undecided.extend(name for name in parameters if name not in self.undecided)
+            if parameters and not self.generic:
+                raise self._value_needed(
+                    f"the model needs {dim} as a number", [], parameters, where
+                )
+            return None
+        if not dim.is_constant:
+            self.require(Guard(dim, "==", as_dim(value), reason))
+        return value
+
     def require(self, *guards: Guard) -> None:
         """Add guards, leaving out what the ones before already say."""
         for guard in guards:
@@ -182,34 +201,36 @@ class Assumptions:
     ) -> dict[str, int]:
         """Values for unknown symbols that make every equality false."""
         leaves = conditions.comparisons(condition)
-        values = [name for name in missing if name in self.bindings]
-        parameters = list(dict.fromkeys(self.bindings[name].parameter for name in values))
+        parameters = self._parameters(missing)
         equalities = all(leaf.relation in ("==", "!=") for leaf in leaves)
         self.undecided.extend(name for name in parameters if name not in self.undecided)
-        if not self.generic and (values or not equalities):
-            raise self._value_needed(condition, leaves, parameters, where)
+        if not self.generic and (parameters or not equalities):
+            what = f"the model branches on {condition}"
+            raise self._value_needed(what, leaves, parameters, where)
         # Distinct primes far from any constant in a model: no equality holds by accident.
         env = dict(self.known)
         for position, name in enumerate(missing):
             env[name] = _GENERIC[position % len(_GENERIC)]
         return env
 
+    def _parameters(self, names: Iterable[str]) -> list[str]:
+        """The inputs whose values these symbols are, in order."""
+        found = (self.bindings[name].parameter for name in names if name in self.bindings)
+        return list(dict.fromkeys(found))
+
     def _value_needed(
-        self,
-        condition: Condition,
-        leaves: tuple[Compare, ...],
-        parameters: list[str],
-        where: str,
+        self, what: str, leaves: Iterable[Compare], parameters: list[str], where: str
     ) -> ModelError:
         sides = [side for leaf in leaves for side in (leaf.left, leaf.right)]
         constants = sorted({side.value for side in sides if side.is_constant})
         names = ", ".join(repr(name) for name in parameters)
         subject = f"the value of the input {names}" if parameters else "a size"
+        compared = f"; it is compared with {', '.join(map(str, constants))}" if constants else ""
         return ModelError(
             "import.value_needed",
-            f"the model branches on {condition}, which needs {subject}",
+            f"{what}, which needs {subject}",
             found="no value",
-            allowed=f"a value; it is compared with {', '.join(map(str, constants)) or 'sizes'}",
+            allowed=f"a value{compared}",
             where=where,
         )
 

@@ -112,24 +112,30 @@ class NodeContext:
             raise Unknown
         return content
 
+    def settled(self, index: int) -> ShapeValue:
+        """The content of input ``index`` for somebody who needs it now: choices are decided."""
+        return self.state.settled(self.content(index), self.where)
+
     def dims(self, index: int) -> tuple[Dim, ...]:
         """An integer input that the shapes of the graph depend on, as dims."""
         try:
-            return self.content(index).dims()
+            return self.settled(index).dims()
         except Unknown:
             self._data_dependent(index)
 
     def integers(self, index: int) -> tuple[int, ...]:
-        """An integer input that must be a constant."""
-        try:
-            return self.content(index).integers()
-        except Unknown:
+        """An integer input that must be numbers: constants, or values that the caller gave."""
+        reason = f"{self.node.op_type} {self.node.label}"
+        found = [self.assume.fixed(dim, reason, self.where) for dim in self.dims(index)]
+        numbers = tuple(number for number in found if number is not None)
+        if len(numbers) < len(found):
             self._data_dependent(index)
+        return numbers
 
     def number(self, index: int) -> float | int | bool:
         """A one-element input that must be a constant."""
         try:
-            (number,) = self.content(index).numbers()
+            (number,) = self.settled(index).numbers()
         except (Unknown, ValueError):
             self._data_dependent(index)
         return number

@@ -90,10 +90,15 @@ def _range(n: NodeContext) -> tuple[ShapeValue, ...]:
 def _elementwise(
     n: NodeContext, dtype: DType, function: Callable[..., Item], count: int
 ) -> tuple[ShapeValue, ...]:
+    spread = n.arithmetic(dtype).spread
     values = [n.content(index) for index in range(count)]
     shape = broadcast_shape(*(value.shape for value in values))
     columns = [broadcast_items(value, shape) for value in values]
-    return (ShapeValue(dtype, shape, tuple(function(*row) for row in zip(*columns, strict=True))),)
+    return (
+        ShapeValue(
+            dtype, shape, tuple(spread(function, *row) for row in zip(*columns, strict=True))
+        ),
+    )
 
 
 def _binary(name: str) -> Fold:
@@ -147,14 +152,15 @@ def _not(n: NodeContext) -> tuple[ShapeValue, ...]:
 
 
 def _where(n: NodeContext) -> tuple[ShapeValue, ...]:
+    dtype = n.content(1).dtype
+    arithmetic = n.arithmetic(dtype)
+
     def function(condition: Item, a: Item, b: Item) -> Item:
         if isinstance(condition, (bool, Compare, conditions.Every, conditions.Some)):
-            if a == b:
-                return a
-            return a if n.assume.decide(condition, "Where in shape arithmetic", n.where) else b
+            return arithmetic.choose(condition, a, b)
         raise Unknown
 
-    return _elementwise(n, n.content(1).dtype, function, 3)
+    return _elementwise(n, dtype, function, 3)
 
 
 def _cast(n: NodeContext) -> tuple[ShapeValue, ...]:

@@ -63,16 +63,20 @@ def import_model(
     opset; ``InputError`` for ``values`` and ``shapes`` that do not belong to the model.
     """
     model = as_model(source)
-    _, module = _import(model, values or {}, shapes or {}, name, generic=False)
-    return module
+    return _import(model, values or {}, shapes or {}, name)
 
 
 def value_inputs(model: OnnxModel) -> tuple[str, ...]:
     """Integer inputs whose content, not only their shape, decides what is computed or how large
     it is, in the order of the model's inputs."""
-    state, module = _import(model, {}, {}, None, generic=True)
-    needed = {binding.parameter for binding in module.function.bindings}
-    needed.update(state.assume.undecided)
+    needed: list[str] = []
+    try:
+        module = _import(model, {}, {}, None, needed)
+    except ModelError:
+        if not needed:
+            raise
+    else:
+        needed.extend(binding.parameter for binding in module.function.bindings)
     return tuple(info.name for info in model.graph.inputs if info.name in needed)
 
 
@@ -107,15 +111,14 @@ def _import(
     values: Mapping[str, Sequence[int]],
     shapes: Mapping[str, Sequence[int]],
     name: str | None,
-    *,
-    generic: bool,
-) -> tuple[ImportState, Module]:
+    undecided: list[str] | None = None,
+) -> Module:
     """Import, starting again each time two sizes turn out to be the same one."""
     title = identifier(name or model.graph.name, "model")
     replaced: dict[str, Dim] = {}
     for _ in range(_MAX_RESTARTS):
         function = Function(title, [], [], [])
-        state = ImportState(model, function, Assumptions(generic=generic))
+        state = ImportState(model, function, Assumptions(undecided=undecided))
         try:
             entries = Parameters(state, replaced).declare(values, shapes)
             _Importer(state).run(entries)
@@ -128,7 +131,7 @@ def _import(
         prune(function, state.assume)
         used = {op.attrs["digest"] for op in function.ops if op.name == "tensor::const"}
         constants = {key: item for key, item in state.constants.items() if key in used}
-        return state, Module(title, function, constants)
+        return Module(title, function, constants)
     raise ModelError("import.sizes", "too many sizes turn out to be the same", where=model.source)
 
 
@@ -222,9 +225,8 @@ class _Importer:
         if any(self.state.depends_on_values(content) for content in contents):
             try:
                 emitted = self._emit(n)
-            except RlxError as failure:
-                del failure  # the content is enough unless it cannot be expressed either
-                return entries
+            except RlxError:
+                return entries  # the content is enough, or is made a tensor where one is needed
             for entry, computed in zip(entries, emitted, strict=False):
                 if entry is not None and computed is not None:
                     entry.value = computed.value

@@ -10,14 +10,18 @@ from rlx_edge.ir.expression import round_f32
 from rlx_edge.ir.onnx import conditions
 from rlx_edge.ir.onnx.assumptions import Assumptions
 from rlx_edge.ir.onnx.conditions import Compare, Truth
-from rlx_edge.ir.onnx.shape_values import MAX_DENOMINATOR, Item, Ratio, Unknown, plain
+from rlx_edge.ir.onnx.shape_values import MAX_DENOMINATOR, Choice, Item, Ratio, Unknown, plain
 from rlx_edge.ir.types import F32, F64, DType
+
+_TRUTHS = (bool, Compare, conditions.Every, conditions.Some)
+_MAX_SIDES = 16
+"""Sides of choices that are followed in one operation."""
 
 
 class Arithmetic:
     """Element arithmetic with ONNX's meaning for one element type.
 
-    ``require_not_negative`` is called for dims on whose sign the result depends.
+    Operations on a ``Choice`` are done on both of its sides.
     """
 
     def __init__(self, dtype: DType, assume: Assumptions, where: str) -> None:
@@ -25,10 +29,36 @@ class Arithmetic:
         self.assume = assume
         self.where = where
 
+    def choose(self, truth: Truth, yes: Item, no: Item) -> Item:
+        """``yes`` or ``no``. Conditions on sizes are decided, those on values of inputs wait."""
+        if isinstance(truth, bool):
+            return yes if truth else no
+        if repr(yes) == repr(no):
+            return yes
+        if isinstance(yes, _TRUTHS) and isinstance(no, _TRUTHS):
+            otherwise = conditions.both(conditions.negate(truth), no)
+            return conditions.either(conditions.both(truth, yes), otherwise)
+        if any(name in self.assume.bindings for name in conditions.symbols(truth)):
+            return Choice(truth, yes, no)
+        return yes if self.assume.decide(truth, "Where in shape arithmetic", self.where) else no
+
+    def spread(self, function: Callable[..., Item], *items: Item) -> Item:
+        """``function`` of the items, of every side of those that are choices."""
+        count = sum(map(_sides, items))
+        if count > len(items) + _MAX_SIDES:
+            raise Unknown
+        for position, item in enumerate(items):
+            if isinstance(item, Choice):
+                before, after = items[:position], items[position + 1 :]
+                yes = self.spread(function, *before, item.yes, *after)
+                no = self.spread(function, *before, item.no, *after)
+                return self.choose(item.condition, yes, no)
+        return function(*items)
+
     def binary(self, name: str, a: Item, b: Item) -> Item:
         if isinstance(a, Dim) and isinstance(b, Dim):
             return self._integer(name, a, b)
-        if isinstance(a, (bool, Compare, conditions.Every, conditions.Some)):
+        if isinstance(a, _TRUTHS):
             if name in _LOGIC:
                 return _LOGIC[name](a, _truth(b))
             raise Unknown
@@ -48,9 +78,11 @@ class Arithmetic:
 
     def cast(self, item: Item, to: DType) -> Item:
         """ONNX Cast; float to integer truncates."""
-        if isinstance(item, (bool, Compare, conditions.Every, conditions.Some)):
-            number = int(self.assume.decide(item, "a condition used as a number", self.where))
-            return bool(number) if to.kind == "bool" else self.cast(as_dim(number), to)
+        if isinstance(item, _TRUTHS):
+            if to.kind == "bool":
+                return item
+            one, zero = (self.cast(as_dim(number), to) for number in (1, 0))
+            return self.choose(item, one, zero)
         if to.kind == "bool":
             return self.compare("!=", item, _zero(item))
         if isinstance(item, Dim):
@@ -61,7 +93,8 @@ class Arithmetic:
             return self.rounded(item, to)
         if isinstance(item, float):
             return as_dim(int(_finite(item)))
-        return self.truncated(item.numerator, as_dim(item.denominator))
+        exact = _ratio(item)
+        return self.truncated(exact.numerator, as_dim(exact.denominator))
 
     def rounded(self, item: Item, to: DType) -> Item:
         if to not in (F32, F64):
@@ -188,8 +221,12 @@ _FLOAT_COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 
 
+def _sides(item: Item) -> int:
+    return _sides(item.yes) + _sides(item.no) if isinstance(item, Choice) else 1
+
+
 def _truth(item: Item) -> Truth:
-    if isinstance(item, (bool, Compare, conditions.Every, conditions.Some)):
+    if isinstance(item, _TRUTHS):
         return item
     raise Unknown
 

@@ -5,7 +5,8 @@ compute is followed element by element. An element is
 
 * a ``Dim`` for integer types,
 * a ``Ratio`` (a dim over a positive integer) or a plain ``float`` for f32 and f64,
-* a ``bool`` or a ``Condition`` for bool.
+* a ``bool`` or a ``Condition`` for bool,
+* a ``Choice`` between two of these that depends on the value of an input.
 
 A ``Ratio`` stands for a float that holds an exact value; sizes are taken to stay below 2**24,
 where f32 still counts in ones. Where the exact value would need rounding the result is unknown.
@@ -21,7 +22,7 @@ from typing import TypeAlias
 
 from rlx_edge.ir.dims import Dim, as_dim
 from rlx_edge.ir.onnx import conditions
-from rlx_edge.ir.onnx.conditions import Compare, Truth
+from rlx_edge.ir.onnx.conditions import Compare, Condition, Truth
 from rlx_edge.ir.types import DType
 
 MAX_ELEMENTS = 1024
@@ -39,7 +40,16 @@ class Ratio:
     denominator: int
 
 
-Item: TypeAlias = Dim | Ratio | float | Truth
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """``yes`` where ``condition`` holds, else ``no``: decided only when somebody needs to know."""
+
+    condition: Condition
+    yes: Item
+    no: Item
+
+
+Item: TypeAlias = Dim | Ratio | float | Truth | Choice
 
 
 class Unknown(Exception):
@@ -185,6 +195,8 @@ def _item_symbols(item: Item) -> tuple[str, ...]:
             return item.symbols()
         case Ratio(numerator, _):
             return numerator.symbols()
+        case Choice(condition, yes, no):
+            return (*conditions.symbols(condition), *_item_symbols(yes), *_item_symbols(no))
         case Compare() | conditions.Every() | conditions.Some():
             return conditions.symbols(item)
     return ()

@@ -18,6 +18,8 @@ from rlx_edge.ir.onnx.model import OnnxModel
 from rlx_edge.ir.onnx.names import SymbolNames, identifier
 from rlx_edge.ir.onnx.shape_values import (
     MAX_ELEMENTS,
+    Choice,
+    Item,
     ShapeValue,
     Unknown,
     from_numbers,
@@ -246,6 +248,19 @@ class ImportState:
                 entry.content = from_numbers(dtype, tensor.dims, tensor.elements())
         return entry.content
 
+    def settled(self, content: ShapeValue, where: str) -> ShapeValue:
+        """The content with every choice decided."""
+        if not any(isinstance(item, Choice) for item in content.items):
+            return content
+        items = tuple(self._settled_item(item, where) for item in content.items)
+        return ShapeValue(content.dtype, content.shape, items)
+
+    def _settled_item(self, item: Item, where: str) -> Item:
+        while isinstance(item, Choice):
+            holds = self.assume.decide(item.condition, "Where in shape arithmetic", where)
+            item = item.yes if holds else item.no
+        return item
+
     def depends_on_values(self, content: ShapeValue) -> bool:
         """Whether value symbols (not only sizes) appear in it."""
         return any(name in self.assume.bindings for name in content.symbols())
@@ -253,13 +268,12 @@ class ImportState:
     def materialize(self, entry: Entry, where: str) -> Value:
         """The entry as a tensor of the function."""
         if entry.value is None:
-            if entry.failure is not None:
-                raise entry.failure
             if entry.tensor is not None:
                 entry.value = self.weight(entry.tensor, where)
             else:
                 assert entry.content is not None
-                entry.value = self._from_content(entry.content, entry.name, where)
+                content = self.settled(entry.content, where)
+                entry.value = self._from_content(content, entry.name, where)
         return entry.value
 
     def _from_content(self, content: ShapeValue, name: str, where: str) -> Value:

@@ -177,6 +177,64 @@ def test_inputs_in_shapes_are_value_inputs_without_needing_a_value() -> None:
     assert value_inputs(records(built)) == ("s",)
 
 
+def test_small_integer_data_needs_no_value() -> None:
+    """A mask of fixed small shape is data: comparing its elements decides nothing."""
+    nodes = [
+        node("Equal", "mask zero", "hidden"),
+        node("Where", "hidden minus mask", "shifted"),
+        node("Cast", "hidden", "number", to=TensorProto.INT64),
+        node("Add", "shifted number", "sum"),
+        node("Cast", "sum", "f", to=TensorProto.FLOAT),
+        node("Mul", "x f", "y"),
+    ]
+    built = model(
+        nodes,
+        [value("x", ["n", 3]), value("mask", [1, 3], "i64")],
+        ["y"],
+        ZERO | {"minus": np.int64(-5)},
+    )
+    feeds = {"x": np.ones((2, 3), np.float32), "mask": np.array([[1, 0, 2]], np.int64)}
+    ops = ("equal", "where", "cast", "add", "cast", "mul")
+    module = check(Case("mask", built, feeds, ops))
+    assert (module.function.guards, module.function.bindings) == ([], [])
+    assert value_inputs(records(built)) == ()
+
+
+def test_a_choice_is_made_where_a_size_depends_on_it() -> None:
+    nodes = [
+        node("Equal", "k zero", "c"),
+        node("Where", "c one k", "t"),
+        node("Add", "t one", "u"),
+        node("Unsqueeze", "u axis", "v"),
+        node("Expand", "x v", "y"),
+    ]
+    infos = [value("x", [1]), value("k", [], "i64")]
+    built = model(nodes, infos, ["y"], ZERO | {"axis": np.array([0], np.int64)})
+    with pytest.raises(ModelError, match="branches on k == 0") as caught:
+        imported(built)
+    assert caught.value.code == "import.value_needed"
+    x = np.ones(1, np.float32)
+    for k, guard, result in ((0, "k == 0", "f32[2]"), (3, "k != 0", "f32[k + 1]")):
+        feeds = {"x": x, "k": np.array(k, np.int64)}
+        module = check(Case("choice", built, feeds, ("expand",), values={"k": [k]}))
+        assert guard in [str(item) for item in module.function.guards]
+        assert str(module.function.returns[0].type) == result
+    assert value_inputs(records(built)) == ("k",)
+
+
+def test_an_axis_from_an_input_is_fixed_by_a_guard() -> None:
+    built = model(
+        [node("Unsqueeze", "x a", "y")], [value("x", ["n", 3]), value("a", [1], "i64")], ["y"]
+    )
+    with pytest.raises(ModelError, match="needs a_0 as a number") as caught:
+        imported(built)
+    assert caught.value.code == "import.value_needed"
+    module = imported(built, values={"a": [-1]})
+    assert str(module.function.returns[0].type) == "f32[n, 3, 1]"
+    assert [str(item) for item in module.function.guards] == ["a_0 == -1"]
+    assert value_inputs(records(built)) == ("a",)
+
+
 def test_a_boolean_input_selects_a_branch() -> None:
     built = model([BRANCHES], [value("x", ["n"]), value("c", [1], "bool")], ["y"])
     for flag, op, guard in ((1, "add", "c_0 != 0"), (0, "mul", "c_0 == 0")):

@@ -71,7 +71,7 @@ def _upsample(n: NodeContext) -> Value:
 def _scaled(n: NodeContext, index: int, axes: Sequence[int]) -> list[Dim]:
     """The sizes that the scales of input ``index`` give."""
     try:
-        scales = n.content(index).items
+        scales = n.settled(index).items
     except Unknown:
         n.fail(
             "import.data_dependent",

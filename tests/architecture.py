@@ -54,7 +54,7 @@ RULES: dict[str, Rule] = {
     ),
     "cli": Rule(
         packages=("ir", "runtime", "wasm_runtime", "gpu_workers", "gateway", ""),
-        third_party=("numpy", "tqdm"),
+        third_party=("brotli", "numpy", "tqdm", "uvicorn"),
         compiler="all",
     ),
     # The modules directly under rlx_edge wire the parts together.

@@ -9,16 +9,24 @@ from collections.abc import Iterable
 
 from rlx_edge.compile.codegen.wasm.emit_expression import is_native
 from rlx_edge.compile.codegen.wasm.emit_region import Emission
+from rlx_edge.compile.codegen.wasm.emit_tile import is_transposed
 from rlx_edge.compile.codegen.wasm.vector_table import LANE_TYPES, LANES
 from rlx_edge.ir.expression import Expr, reduce_parts, walk
 
 STEPS = 16
 GATHER = 9
 """Four addresses, four lane loads, one vector."""
+TRANSPOSED = 3
+"""A quarter of four vector loads and eight shuffles."""
 
 
-def vector_cost(em: Emission, roots: Iterable[Expr], variable: str) -> float | None:
-    """Cost of four iterations as lanes of ``variable``; ``None`` if that is impossible."""
+def vector_cost(
+    em: Emission, roots: Iterable[Expr], variable: str, tile: str = ""
+) -> float | None:
+    """Cost of four iterations as lanes of ``variable``; ``None`` if that is impossible.
+
+    With four steps of the outer variable ``tile`` at once, a step's share of the cost.
+    """
     total = 0.0
     scalar: set[Expr] = set()
     nodes = _nodes(roots)
@@ -34,6 +42,8 @@ def vector_cost(em: Emission, roots: Iterable[Expr], variable: str) -> float | N
             total += LANES * weight
         elif is_native(em, node, variable):
             total += weight
+        elif tile and is_transposed(node, variable, tile):
+            total += TRANSPOSED * weight
         elif node.op == "load" and node.dtype.bytes == 4:
             total += GATHER * weight
         else:

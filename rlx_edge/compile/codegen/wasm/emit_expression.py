@@ -29,6 +29,7 @@ from rlx_edge.compile.codegen.wasm.emit_index_lanes import (
     push_dim_lanes,
 )
 from rlx_edge.compile.codegen.wasm.emit_region import Emission, Region
+from rlx_edge.compile.codegen.wasm.emit_tile import is_transposed, push_transposed
 from rlx_edge.compile.codegen.wasm.scalar_table import (
     bitcast_rule,
     cast_rule,
@@ -339,6 +340,9 @@ def _push_lanes(em: Emission, node: Expr, region: Region) -> None:
     if node.dtype not in LANE_TYPES:
         raise RlxError("codegen.vector", "no vector form for this type", found=str(node.dtype))
     body = region.body
+    if em.tile is not None and is_transposed(node, region.vector, em.tile.variable):
+        push_transposed(em, node, em.tile, region)
+        return
     lanes = [em.at_lane(node, region, lane) for lane in range(LANES)]
     if node.op == "load" and node.dtype.bytes == 4:
         # Addresses first: each lane load takes the address below the vector.

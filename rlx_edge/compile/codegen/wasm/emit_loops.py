@@ -16,7 +16,8 @@ from rlx_edge.compile.codegen.wasm.emit_address import (
 from rlx_edge.compile.codegen.wasm.emit_cost import moving_size, scalar_cost, vector_cost
 from rlx_edge.compile.codegen.wasm.emit_expression import push_scalar, push_vector
 from rlx_edge.compile.codegen.wasm.emit_reduce import reduce_scalar, reduce_vector
-from rlx_edge.compile.codegen.wasm.emit_region import Emission, Family, Region, lane_index
+from rlx_edge.compile.codegen.wasm.emit_region import Emission, Family, Region, Tile, lane_index
+from rlx_edge.compile.codegen.wasm.emit_tile import is_transposed
 from rlx_edge.compile.codegen.wasm.kernel_form import canonical
 from rlx_edge.compile.codegen.wasm.loop_assembly import Stage, close
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
@@ -55,7 +56,10 @@ def emit_loop_kernel(module: ModuleBuilder, kernel: LoopKernel, name: str) -> Fu
     for dtype in form.buffers:
         value_type(dtype)
     _return_if_empty(em, form.loops)
-    _Nest(em, form).emit(em.root, 0)
+    store = Store(form.offset, form.value)
+    nest = _Nest(em, form)
+    nest.tile = nest.choose_tile(store)
+    nest.emit(em.root, 0, [store])
     function.raw(bytes(em.root.body.code))
     return function
 
@@ -80,25 +84,33 @@ def _return_if_empty(em: Emission, loops: Sequence[Loop]) -> None:
 class _Nest:
     em: Emission
     kernel: LoopKernel
+    tile: str = ""
 
     @property
     def dtype(self) -> DType:
         return self.kernel.buffers[0]
 
-    def emit(self, parent: Region, depth: int) -> None:
-        """The loops from ``depth`` inwards."""
-        kernel = self.kernel
-        store = Store(kernel.offset, kernel.value)
-        if depth == len(kernel.loops):
-            self.store_scalar(store, parent)
-        elif depth + 1 == len(kernel.loops):
-            self.innermost(store, parent)
-        else:
-            loop = kernel.loops[depth]
-            family = Family(loop.var, parent)
-            inner = Region(parent, loop.var, family)
-            self.emit(inner, depth + 1)
-            close(self.em, family, [(inner, 1)], self.count(loop, parent), nonempty=True)
+    def emit(self, parent: Region, depth: int, stores: Sequence[Store]) -> None:
+        """The loops from ``depth`` inwards; ``stores`` are the steps of a tile, else one."""
+        loops = self.kernel.loops
+        if depth == len(loops):
+            self.store_scalar(stores[0], parent)
+            return
+        if depth + 1 == len(loops):
+            self.innermost(stores, parent)
+            return
+        loop = loops[depth]
+        family = Family(loop.var, parent)
+        stages: list[Stage] = []
+        if loop.var == self.tile:
+            steps = [self.moved(stores[0], loop.var, step) for step in range(LANES)]
+            wide = Region(parent, loop.var, family)
+            self.emit(wide, depth + 1, steps)
+            stages.append((wide, LANES))
+        single = Region(parent, loop.var, family)
+        self.emit(single, depth + 1, stores)
+        stages.append((single, 1))
+        close(self.em, family, stages, self.count(loop, parent), nonempty=True)
 
     def count(self, loop: Loop, region: Region) -> int:
         if not loop.extent.is_constant:
@@ -108,26 +120,36 @@ class _Nest:
         region.body.local_set(local)
         return local
 
-    def innermost(self, store: Store, parent: Region) -> None:
+    def innermost(self, stores: Sequence[Store], parent: Region) -> None:
         em, loop = self.em, self.kernel.loops[-1]
-        lanes = self.kernel.lanes and vector_cost(em, [store.value], loop.var) is not None
+        lanes = self.kernel.lanes and vector_cost(em, [stores[0].value], loop.var) is not None
         if lanes and self.dtype in LANE_TYPES:
             region = Region(parent, loop.var, None, loop.var)
-            self.store_vector(store, region)
+            self.store_steps(stores, loop.var, 0, region)
             parent.body.raw(bytes(region.body.code))
             return
         family = Family(loop.var, parent)
         stages: list[Stage] = []
-        if self.is_vector(store, loop.var):
-            for copies in self.unrolled(store, loop.var):
+        if len(stores) > 1 or self.is_vector(stores[0], loop.var):
+            for copies in [1] if len(stores) > 1 else self.unrolled(stores[0], loop.var):
                 wide = Region(parent, loop.var, family, loop.var)
                 for copy in range(copies):
-                    self.store_vector(self.moved(store, loop.var, copy * LANES), wide)
+                    self.store_steps(stores, loop.var, copy * LANES, wide)
                 stages.append((wide, copies * LANES))
         single = Region(parent, loop.var, family)
-        self.store_scalar(store, single)
+        for store in stores:
+            self.store_scalar(store, single)
         stages.append((single, 1))
         close(em, family, stages, self.count(loop, parent), nonempty=True)
+
+    def store_steps(
+        self, stores: Sequence[Store], variable: str, distance: int, region: Region
+    ) -> None:
+        """One vector of every store."""
+        for step, store in enumerate(stores):
+            self.em.tile = Tile(self.tile, step) if len(stores) > 1 else None
+            self.store_vector(self.moved(store, variable, distance), region)
+        self.em.tile = None
 
     def moved(self, store: Store, variable: str, distance: int) -> Store:
         if distance == 0:
@@ -137,9 +159,26 @@ class _Nest:
         self.em.count_uses(moved.value)
         return moved
 
-    def is_vector(self, store: Store, variable: str) -> bool:
+    def choose_tile(self, store: Store) -> str:
+        """The outer variable along which some load is contiguous that the lanes would gather."""
+        loops = self.kernel.loops
+        if not loops or self.dtype not in LANE_TYPES:
+            return ""
+        innermost = loops[-1].var
+        if not _is_contiguous(store.offset, innermost):
+            return ""
+        nodes = walk(store.value)
+        reductions = [node for node in nodes if node.op == "reduce"]
+        if any(innermost in self.em.free(node) for node in reductions):
+            return ""
+        for loop in loops[-2::-1]:
+            if any(is_transposed(node, innermost, loop.var) for node in nodes):
+                return loop.var if self.is_vector(store, innermost, loop.var) else ""
+        return ""
+
+    def is_vector(self, store: Store, variable: str, tile: str = "") -> bool:
         em = self.em
-        cost = vector_cost(em, [store.value], variable)
+        cost = vector_cost(em, [store.value], variable, tile)
         if cost is None or self.dtype not in LANE_TYPES:
             return False
         cost += 1 if _is_contiguous(store.offset, variable) else SCATTER

@@ -85,6 +85,14 @@ class Region:
         return region
 
 
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The outer loop that takes four steps at once, and which of them is being emitted."""
+
+    variable: str
+    step: int
+
+
 @dataclass(eq=False, slots=True)
 class Emission:
     """The state of one kernel function.
@@ -101,6 +109,7 @@ class Emission:
     uses: dict[Expr, int] = field(default_factory=dict)
     variables: dict[Expr, frozenset[str]] = field(default_factory=dict)
     groups: dict[Hashable, Dim] = field(default_factory=dict)
+    tile: Tile | None = None
 
     def temp(self, value_type: int) -> int:
         """A fresh local."""

@@ -86,6 +86,9 @@ UNARY = [
     unary("Cast", X, (), to=TensorProto.FLOAT),
     unary("Cast", X, ("cast",), to=TensorProto.BOOL),
     unary("Sum", X, ()),
+    unary("Swish", X, ("sigmoid", "mul"), opset=24),
+    unary("Swish", X, ("mul", "sigmoid", "mul"), opset=24, alpha=0.5),
+    unary("Cast", BOOLS, ("cast",), to=TensorProto.FLOAT),
 ]
 
 BINARY = [
@@ -183,6 +186,38 @@ def test_old_broadcasting_aligns_at_an_axis() -> None:
             model([node("Mod", "x x", "y")], [value("x", [2])], ["y"]),
             "import.attribute",
             "needs fmod = 1",
+        ),
+        (
+            model([node("Mod", "x x", "y", fmod=1)], [value("x", [2])], ["y"]),
+            "import.unsupported_op",
+            "fmod = 1 on floats",
+        ),
+        (
+            model([node("Shrink", "x", "y")], [value("x", [2], "i64")], ["y"]),
+            "import.unsupported_op",
+            "element type; found i64",
+        ),
+        (
+            model(
+                [node("IsInf", "x", "y", detect_negative=0, detect_positive=0)],
+                [value("x", [2])],
+                ["y"],
+            ),
+            "import.unsupported_op",
+            "neither sign",
+        ),
+        (model([node("Sum", "", "y")], [value("x", [2])], ["y"]), "import.node", "at least one"),
+        (model([node("Max", "", "y")], [value("x", [2])], ["y"]), "import.node", "at least one"),
+        (model([node("Mean", "", "y")], [value("x", [2])], ["y"]), "import.node", "at least one"),
+        (
+            model([node("Cast", "x", "y")], [value("x", [2])], ["y"]),
+            "import.attribute",
+            "attribute 'to' is missing",
+        ),
+        (
+            model([node("Cast", "x", "y", to=TensorProto.STRING)], [value("x", [2])], ["y"]),
+            "import.data_type",
+            "found string",
         ),
         (
             model([node("Add", "x", "y")], [value("x", [2])], ["y"]),

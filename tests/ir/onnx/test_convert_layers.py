@@ -97,6 +97,12 @@ CONVOLUTIONS = [
     ),
 ]
 
+CONVOLUTIONS += [
+    window(
+        "ConvTranspose", IMAGE, ("conv_transpose2d",), W2.transpose(1, 0, 2, 3), B, auto_pad="VALID"
+    ),
+]
+
 POOLS = [
     window("MaxPool", IMAGE, ("max_pool2d",), kernel_shape=[2, 2], strides=[2, 2]),
     window("MaxPool", IMAGE, ("max_pool2d",), kernel_shape=[3, 2], pads=[1, 0, 1, 1]),
@@ -321,6 +327,119 @@ def test_reduction(case: Case) -> None:
             ),
             "import.unsupported_op",
             "mask",
+        ),
+        (
+            model(
+                [node("Gemm", "x x", "y")],
+                [value("x", [2, 3, 4])],
+                ["y"],
+            ),
+            "import.node",
+            "operands must be matrices",
+        ),
+        (
+            model(
+                [node("BatchNormalization", "x a a a a", "y", training_mode=1)],
+                [value("x", [2, 3])],
+                ["y"],
+                {"a": random(3)},
+            ),
+            "import.unsupported_op",
+            "training mode",
+        ),
+        (
+            model(
+                [node("BatchNormalization", "x a a a a", "y", spatial=0)],
+                [value("x", [2, 3])],
+                ["y"],
+                {"a": random(3)},
+                opset=7,
+            ),
+            "import.unsupported_op",
+            "spatial = 0",
+        ),
+        (
+            model(
+                [node("LayerNormalization", "x a", "y mean")],
+                [value("x", [2, 3])],
+                ["y", "mean"],
+                {"a": random(3)},
+            ),
+            "import.unsupported_op",
+            "mean and deviation",
+        ),
+        (
+            model(
+                [node("GroupNormalization", "x a a", "y", num_groups=2)],
+                [value("x", [2, 4, 3])],
+                ["y"],
+                {"a": random(2)},
+                opset=18,
+            ),
+            "import.unsupported_op",
+            "before opset 21",
+        ),
+        (
+            model(
+                [node("GroupNormalization", "x a a", "y", num_groups=3)],
+                [value("x", [2, 4, 3])],
+                ["y"],
+                {"a": random(4)},
+                opset=21,
+            ),
+            "import.attribute",
+            "do not divide into groups",
+        ),
+        (
+            model([node("LpNormalization", "x", "y", p=3)], [value("x", [2, 4])], ["y"]),
+            "import.attribute",
+            "unknown norm",
+        ),
+        (
+            model(
+                [node("Dropout", "x - on", "y")],
+                [value("x", [2, 4])],
+                ["y"],
+                {"on": np.array(True)},
+            ),
+            "import.unsupported_op",
+            "training mode",
+        ),
+        (
+            window(
+                "ConvTranspose", IMAGE, None, W2.transpose(1, 0, 2, 3), output_padding=[1]
+            ).model,
+            "import.attribute",
+            "'output_padding'",
+        ),
+        (
+            window(
+                "ConvTranspose", IMAGE, None, W2.transpose(1, 0, 2, 3), output_shape=[9, 7]
+            ).model,
+            "import.unsupported_op",
+            "padding that depends on sizes",
+        ),
+        (
+            window("MaxPool", IMAGE, None, kernel_shape=[2]).model,
+            "import.attribute",
+            "'kernel_shape'",
+        ),
+        (
+            window(
+                "AveragePool",
+                IMAGE,
+                None,
+                kernel_shape=[3, 3],
+                strides=[2, 2],
+                auto_pad="SAME_UPPER",
+            ).model,
+            "import.unsupported_op",
+            "depends on sizes and is not counted",
+        ),
+        (
+            model([node("GlobalMaxPool", "x", "y")], [value("x", [2, 4])], ["y"]),
+            "import.node",
+            "no spatial axes",
         ),
         (reduction("ReduceMean", (), axes=[3]).model, "import.attribute", "axis out of range"),
         (reduction("ReduceMean", (), axes=[1, -2]).model, "import.attribute", "axis occurs twice"),

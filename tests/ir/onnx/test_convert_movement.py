@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
 from rlx_edge.ir.errors import RlxError
 from tests.ir.onnx.models import Array, Case, Dims, check, imported, model, node, op_names, value
@@ -204,6 +205,36 @@ def test_concat_of_symbolic_parts() -> None:
     assert str(module.function.returns[0].type) == "f32[n, m + 6]"
 
 
+def test_scales_computed_at_run_time_are_refused() -> None:
+    infos = [value("x", ["n", 2, "h", "w"]), value("s", [4])]
+    with pytest.raises(RlxError, match=r"scales \(input 2\) must be known") as caught:
+        imported(model([node("Resize", "x - s", "y")], infos, ["y"]))
+    assert caught.value.code == "import.data_dependent"
+
+
+def test_unequal_parts_of_a_symbolic_axis() -> None:
+    built = case("Split", "x s", {"s": ints(1, 3)}, None, axis=2, outputs="y z").model
+    module = imported(built)
+    assert [str(guard) for guard in module.function.guards] == ["w == 4"]
+
+
+def test_an_expansion_that_needs_equal_sizes_is_guarded() -> None:
+    nodes = [node("Shape", "a", "s"), node("Expand", "x s", "y")]
+    module = imported(model(nodes, [value("x", ["n"]), value("a", ["m"])], ["y"]))
+    assert [str(guard) for guard in module.function.guards] == ["n == m"]
+
+
+def test_constants_of_shape_with_a_value() -> None:
+    nodes = [
+        node("Shape", "x", "s"),
+        helper.make_node(
+            "ConstantOfShape", ["s"], ["c"], value=numpy_helper.from_array(np.array([7], np.int64))
+        ),
+        node("Cast", "c", "y", to=1),
+    ]
+    check(Case("sevens", model(nodes, [value("x", FREE)], ["y"]), {"x": X}, ("expand", "cast")))
+
+
 def test_a_constant_of_symbolic_shape() -> None:
     nodes = [
         node("Shape", "x", "s"),
@@ -288,6 +319,97 @@ def test_equal_bytes_are_one_constant_whatever_their_type() -> None:
             case("Gather", "x i", {"i": np.array(3, np.int64)}, None, dims=[2, 3, 4], axis=1).model,
             "import.node",
             "index out of range",
+        ),
+        (
+            case("Reshape", "x s", {"s": ints(0, -1)}, None, opset=14, allowzero=1).model,
+            "import.node",
+            "-1 beside a size of 0",
+        ),
+        (case("Unsqueeze", "x", {}, None).model, "import.attribute", "axes are missing"),
+        (
+            case("Expand", "x s", {"s": ints(5, 4)}, None, dims=[2, 3, 4]).model,
+            "import.node",
+            "sizes do not broadcast; found 3 and 5",
+        ),
+        (case("Tile", "x r", {"r": ints(1, 2)}, None).model, "import.node", "one repeat an axis"),
+        (
+            case("Slice", "x b e", {"b": ints(0, 0), "e": ints(1)}, None).model,
+            "import.node",
+            "differ in length",
+        ),
+        (
+            case("Slice", "x b e a s", {k: ints(0) for k in "beas"}, None).model,
+            "import.node",
+            "a step of 0",
+        ),
+        (
+            case("Split", "x", {}, None, dims=[2, 3, 4], axis=1, outputs="y z").model,
+            "import.node",
+            "does not split into 2 equal parts",
+        ),
+        (
+            case("Split", "x s", {"s": ints(3)}, None, dims=[2, 3, 4], axis=1, outputs="y z").model,
+            "import.node",
+            "more outputs than parts",
+        ),
+        (
+            case("DepthToSpace", "x", {}, None, dims=["n", 6, 4, 4], blocksize=2).model,
+            "import.node",
+            "channels do not divide by 4",
+        ),
+        (
+            case("DepthToSpace", "x", {}, None, dims=["n", 8, 4, 4], blocksize=2, mode="X").model,
+            "import.attribute",
+            "unknown mode",
+        ),
+        (case("SpaceToDepth", "x", {}, None, blocksize=2).model, "import.node", "not an image"),
+        (
+            case("SpaceToDepth", "x", {}, None, dims=["n", 8, 4, 4], blocksize=0).model,
+            "import.attribute",
+            "must be positive",
+        ),
+        (
+            resized("Resize", IMAGE, 18, constants=TWICE, antialias=1).model,
+            "import.unsupported_op",
+            "antialias",
+        ),
+        (
+            resized(
+                "Resize", IMAGE, 18, constants=TWICE, keep_aspect_ratio_policy="not_larger"
+            ).model,
+            "import.unsupported_op",
+            "keep_aspect_ratio_policy; found not_larger",
+        ),
+        (
+            resized(
+                "Resize",
+                IMAGE,
+                13,
+                constants=TWICE,
+                coordinate_transformation_mode="tf_crop_and_resize",
+            ).model,
+            "import.unsupported_op",
+            "coordinate_transformation_mode",
+        ),
+        (
+            resized("Resize", IMAGE, 13, constants=TWICE, nearest_mode="nearest").model,
+            "import.attribute",
+            "unknown nearest_mode",
+        ),
+        (
+            resized("Resize", IMAGE, 13, constants={"s": np.ones(3, np.float32)}).model,
+            "import.node",
+            "one scale an axis",
+        ),
+        (
+            resized("Upsample", IMAGE, 7, "x", constants={}, scales=[2.0]).model,
+            "import.attribute",
+            "one scale an axis",
+        ),
+        (
+            resized("Resize", IMAGE, 13, constants={"s": ints(1, 1, 2, 2)}).model,
+            "import.node",
+            "scales must be floats",
         ),
         (
             case("Pad", "x p", {"p": ints(1, 1)}, None).model,

@@ -116,7 +116,7 @@ def _split_sizes(n: NodeContext, extent: Dim) -> tuple[Dim, ...]:
     if total is not extent:
         if total.is_constant and extent.is_constant:
             n.fail("import.node", "the parts do not add up", found=str(total), allowed=str(extent))
-        n.assume.require(Guard(total, "==", extent, f"Split {n.node.label}"))
+        n.assume.require(Guard(extent, "==", total, f"Split {n.node.label}"))
     return sizes
 
 

@@ -25,7 +25,8 @@ $(STAMP): pyproject.toml | $(BIN)/python
 	@touch $@
 
 setup: $(STAMP) ## create .venv, install everything, fetch the models
-	@scripts/install_tools.sh wasm-validate:wabt node:nodejs
+	@scripts/install_tools.sh wasm-validate:wabt node:nodejs npm:npm
+	@[ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --no-audit --no-fund
 	@$(BIN)/rlx models fetch
 
 run: setup ## run the orientation and the digits model on sample inputs
@@ -34,7 +35,6 @@ run: setup ## run the orientation and the digits model on sample inputs
 test: setup ## run the tests that need no special device
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m 'not gpu and not browser' \
 		$(PYTEST_ARGS)
-	node --test web/tests/*.test.js
 
 check: $(STAMP) ## format, lint, types, import rules, changelog, reference pages
 	$(BIN)/ruff format --check .
@@ -43,6 +43,9 @@ check: $(STAMP) ## format, lint, types, import rules, changelog, reference pages
 	$(BIN)/python -m tests.architecture
 	$(BIN)/python scripts/check_changelog.py
 	$(BIN)/python scripts/build_docs.py --check
+	$(BIN)/python scripts/build_messages.py --check
+	@if [ -x node_modules/.bin/tsc ]; then npm run --silent check; \
+		else echo "types of JavaScript: not checked, make setup installs the compiler"; fi
 
 bless: $(STAMP) ## rewrite the golden files from what the code prints now
 	$(BIN)/python -m pytest --bless $(PYTEST_ARGS)
@@ -52,6 +55,7 @@ bench: setup ## measure layers and models against peers, into build/bench
 
 docs: $(STAMP) ## write the reference pages that follow from the code
 	$(BIN)/python scripts/build_docs.py
+	$(BIN)/python scripts/build_messages.py
 
 accept-native: setup ## run the acceptance list of the native stage, a figure a line
 	$(BIN)/python -m scripts.accept_native

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import reduce
+from functools import cache, reduce
 from typing import ClassVar, TypeAlias, Union
 
 from rlx_edge.ir.errors import RlxError
@@ -53,37 +53,55 @@ class Atom:
         return self.key
 
 
+Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
+
+
+@cache
+def _monomial_order(mono: Monomial) -> tuple[int, tuple[str, ...]]:
+    return -len(mono), tuple(atom.key for atom in mono)
+
+
+def _term_order(term: tuple[Monomial, int]) -> tuple[int, tuple[str, ...]]:
+    return _monomial_order(term[0])
+
+
+@cache
+def _monomial_product(a: Monomial, b: Monomial) -> Monomial:
+    return tuple(sorted(a + b, key=lambda atom: atom.key))
+
+
 class Dim:
     """An interned integer polynomial; build with ``as_dim``, ``symbol`` and operators."""
 
-    __slots__ = ("_text", "terms")
-    _table: ClassVar[dict[tuple[tuple[Monomial, int], ...], Dim]] = {}
+    __slots__ = ("_names", "_text", "is_constant", "terms")
+    _table: ClassVar[dict[Terms, Dim]] = {}
 
-    terms: tuple[tuple[Monomial, int], ...]
+    terms: Terms
     """``((atoms, coefficient), …)`` sorted by degree (descending) then text; constant last."""
+    is_constant: bool
     _text: str | None
+    _names: frozenset[str] | None
 
     @staticmethod
     def make(terms: Mapping[Monomial, int]) -> Dim:
-        ordered = tuple(
-            sorted(
-                ((mono, coef) for mono, coef in terms.items() if coef != 0),
-                key=lambda term: (-len(term[0]), tuple(atom.key for atom in term[0])),
-            )
-        )
+        kept = [term for term in terms.items() if term[1] != 0]
+        if len(kept) > 1:
+            kept.sort(key=_term_order)
+        return Dim._of(tuple(kept))
+
+    @staticmethod
+    def _of(ordered: Terms) -> Dim:
+        """The dim of terms that are in canonical order already."""
         found = Dim._table.get(ordered)
         if found is None:
             found = Dim()
             found.terms = ordered
-            found._text = None
+            found.is_constant = not ordered or (len(ordered) == 1 and not ordered[0][0])
+            found._text = found._names = None
             Dim._table[ordered] = found
         return found
 
     # ---- queries -----------------------------------------------------------------------------
-
-    @property
-    def is_constant(self) -> bool:
-        return not self.terms or (len(self.terms) == 1 and not self.terms[0][0])
 
     @property
     def value(self) -> int:
@@ -100,9 +118,20 @@ class Dim:
 
     def symbols(self) -> tuple[str, ...]:
         """Names of the symbols in it, sorted."""
-        names: set[str] = set()
-        _collect_symbols(self, names)
-        return tuple(sorted(names))
+        return tuple(sorted(self.symbol_set()))
+
+    def symbol_set(self) -> frozenset[str]:
+        """Names of the symbols in it."""
+        if self._names is None:
+            names: set[str] = set()
+            for mono, _ in self.terms:
+                for atom in mono:
+                    if atom.op == "symbol":
+                        names.add(atom.name)
+                    for arg in atom.args:
+                        names |= arg.symbol_set()
+            self._names = frozenset(names)
+        return self._names
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         """The integer for concrete symbols; ``KeyError`` names a missing symbol."""
@@ -115,6 +144,8 @@ class Dim:
 
     def substitute(self, env: Mapping[str, DimLike]) -> Dim:
         """The dim with symbols replaced by dims."""
+        if self.symbol_set().isdisjoint(env):
+            return self
         total = ZERO
         for mono, coef in self.terms:
             term = as_dim(coef)
@@ -130,8 +161,13 @@ class Dim:
     # ---- arithmetic --------------------------------------------------------------------------
 
     def __add__(self, other: DimLike) -> Dim:
+        addend = as_dim(other)
+        if not addend.terms:
+            return self
+        if not self.terms:
+            return addend
         terms = dict(self.terms)
-        for mono, coef in as_dim(other).terms:
+        for mono, coef in addend.terms:
             terms[mono] = terms.get(mono, 0) + coef
         return Dim.make(terms)
 
@@ -139,11 +175,22 @@ class Dim:
         return self + (-as_dim(other))
 
     def __neg__(self) -> Dim:
-        return Dim.make({mono: -coef for mono, coef in self.terms})
+        return Dim._of(tuple((mono, -coef) for mono, coef in self.terms))
+
+    def _scaled(self, factor: int) -> Dim:
+        if factor == 1:
+            return self
+        if factor == 0:
+            return ZERO
+        return Dim._of(tuple((mono, coef * factor) for mono, coef in self.terms))
 
     def __mul__(self, other: DimLike) -> Dim:
         terms: dict[Monomial, int] = {}
         factor = as_dim(other)
+        if factor.is_constant:
+            return self._scaled(factor.value)
+        if self.is_constant:
+            return factor._scaled(self.value)
         if len(self.terms) * len(factor.terms) > MAX_TERMS:
             raise RlxError(
                 "dim.size",
@@ -153,7 +200,7 @@ class Dim:
             )
         for mono_a, coef_a in self.terms:
             for mono_b, coef_b in factor.terms:
-                mono = tuple(sorted(mono_a + mono_b, key=lambda atom: atom.key))
+                mono = _monomial_product(mono_a, mono_b)
                 terms[mono] = terms.get(mono, 0) + coef_a * coef_b
         return Dim.make(terms)
 
@@ -248,7 +295,7 @@ def as_dim(value: DimLike) -> Dim:
     if isinstance(value, Dim):
         return value
     if isinstance(value, int):
-        return Dim.make({(): value})
+        return Dim._of((((), int(value)),) if value else ())
     return parse_dim(value)
 
 
@@ -357,15 +404,6 @@ def _substitute_atom(atom: Atom, env: Mapping[str, DimLike]) -> Dim:
         return as_dim(env[atom.name]) if atom.name in env else Dim.make({(atom,): 1})
     a, b = (arg.substitute(env) for arg in atom.args)
     return _BUILDERS[atom.op](a, b)
-
-
-def _collect_symbols(dim: Dim, names: set[str]) -> None:
-    for mono, _ in dim.terms:
-        for atom in mono:
-            if atom.op == "symbol":
-                names.add(atom.name)
-            for arg in atom.args:
-                _collect_symbols(arg, names)
 
 
 def _atom_text(atom: Atom) -> str:

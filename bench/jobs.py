@@ -67,7 +67,7 @@ def layer_job(layer: Layer, style: str, folder: Path) -> Job:
     for address, content in parts:
         writes.append((address, len(data), len(content)))
         data += content
-    (folder / f"{stem}.wasm").write_bytes(program.wasm)
+    (folder / f"{stem}.wasm").write_bytes(program.code)
     (folder / f"{stem}.bin").write_bytes(data)
     ranges = [(run.begin, run.end) for run in (*program.prepare, *program.execute)]
     memory = max([plan.peak, *(address + size for address, _, size in writes)])

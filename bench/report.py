@@ -60,7 +60,8 @@ def conditions(node: list[str] | None) -> dict[str, str]:
         "onnxruntime": version("onnxruntime"),
         "precision": "fixed",
         "threads": "1",
-        "method": "interleaved rounds, medians; the spread is the quartile range over the median",
+        "method": "processor time of one thread, interleaved rounds, medians; "
+        "the spread is the quartile range over the median",
     }
     if node is not None:
         done = subprocess.run([*node, "--version"], capture_output=True, text=True, check=True)

@@ -84,6 +84,9 @@ MESSAGES: dict[str, Message] = {
         found="{found}",
         allowed="{digest} with {nbytes} bytes",
     ),
+    "program.target": Message(
+        DeviceError, "the program is for another device", found="{target}", allowed="{allowed}"
+    ),
     "program.launches": Message(
         DeviceError,
         "the command list runs launches that the program does not have",

@@ -21,6 +21,7 @@ export const MESSAGES = {
   "program.syntax": ["ModelError", "{field} cannot be this", "{found}", "{allowed}"],
   "program.value": ["ModelError", "{field} cannot be this", "{found}", "{allowed}"],
   "program.constant": ["DigestError", "the program needs a constant that is not there", "{found}", "{digest} with {nbytes} bytes"],
+  "program.target": ["DeviceError", "the program is for another device", "{target}", "{allowed}"],
   "program.launches": ["DeviceError", "the command list runs launches that the program does not have", "{begin} to {end}", "0 to {count}"],
   "program.transport": ["DeviceError", "the command list sends to another device, and there is only this one", "{command}"],
   "digest.mismatch": ["DigestError", "{what} do not belong together", "{found}", "{expected}"],

@@ -17,6 +17,9 @@ import { ProgramRunner } from "./runner.js";
 import { Trace } from "./trace.js";
 import { reasonOf } from "./unit.js";
 
+/** How the names of targets begin whose programs run here. */
+const TARGETS = "wasm32-";
+
 /** A program with what it needs to run. */
 export class Variant {
   /** @type {((signal?: AbortSignal) => Promise<Kernels>) | null} */
@@ -54,6 +57,10 @@ export class Variant {
    */
   static async of(source, name, kernels, weights, options) {
     const program = readProgram(source, name);
+    if (!program.target.startsWith(TARGETS)) {
+      const { target } = program;
+      throw failure("program.target", { target, allowed: `${TARGETS}…` }, { where: name });
+    }
     if (options.verify) await checkDigest(source, name);
     const { wasm } = program;
     program.wasm = null; // bytes of code are kept by nobody once they are compiled

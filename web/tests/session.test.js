@@ -373,6 +373,10 @@ test("programs, kernels and weights that do not belong together", async () => {
   await assert.rejects(create({ program: text, weights: changed }, { verify: "weights" }), {
     code: "weights.digest",
   });
+  await assert.rejects(open({}, (document) => (document.target = "cuda-sm_90")), {
+    code: "program.target",
+    message: /cuda-sm_90; allowed: wasm32/,
+  });
   const noCode = new TextEncoder().encode("not code");
   await assert.rejects(create({ program: other, wasm: noCode, weights }, { verify: false }), {
     code: "wasm.invalid",

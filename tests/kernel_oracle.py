@@ -83,28 +83,41 @@ class _Evaluator:
         self.buffers = [buffer.reshape(-1) for buffer in buffers]
         self.points = points
 
-    def value(self, node: Expr, env: Environment) -> np.ndarray:
+    def value(self, root: Expr, env: Environment) -> np.ndarray:
         """Values at every output point, as an array of the node's element type."""
+        values: dict[Expr, np.ndarray] = {}
+        pending = [root]
+        while pending:
+            node = pending[-1]
+            operands = () if node.op == "reduce" else node.args
+            missing = [arg for arg in operands if arg not in values]
+            if missing:
+                pending.extend(missing)
+                continue
+            pending.pop()
+            result = self.node_value(node, [values[arg] for arg in operands], env)
+            points = np.broadcast_to(result, (self.points,))
+            values[node] = points.astype(NUMPY[node.dtype])
+        return values[root]
+
+    def node_value(self, node: Expr, args: list[np.ndarray], env: Environment) -> np.ndarray:
         dim = index_dim(node)
         if node.op == "const":
-            result = np.asarray(node.attr)
-        elif dim is not None:
-            result = dim_value(dim, env)
-        elif node.op == "load":
+            return np.asarray(node.attr)
+        if dim is not None:
+            return dim_value(dim, env)
+        if node.op == "load":
             assert isinstance(node.attr, int)
-            result = self.buffers[node.attr][self.value(node.args[0], env)]
-        elif node.op == "reduce":
+            return self.buffers[node.attr][args[0]]
+        if node.op == "reduce":
             return self.reduction(node, env)
-        elif node.op == "select":
-            condition, a, b = (self.value(arg, env) for arg in node.args)
-            result = np.where(condition, a, b)
-        elif node.op == "cast":
-            result = convert(self.value(node.args[0], env), node.dtype)
-        elif node.op == "bitcast":
-            result = self.value(node.args[0], env).view(NUMPY[node.dtype])
-        else:
-            result = apply(node, [self.value(arg, env) for arg in node.args])
-        return np.broadcast_to(result, (self.points,)).astype(NUMPY[node.dtype])
+        if node.op == "select":
+            return np.where(*args)
+        if node.op == "cast":
+            return convert(args[0], node.dtype)
+        if node.op == "bitcast":
+            return args[0].view(NUMPY[node.dtype])
+        return apply(node, args)
 
     def reduction(self, node: Expr, env: Environment) -> np.ndarray:
         """A reduction at every point; points that agree in its variables share one."""

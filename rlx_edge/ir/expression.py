@@ -343,18 +343,12 @@ def reduce_parts(expr: Expr) -> tuple[str, tuple[str, ...], tuple[Dim, ...], Exp
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """Rebuild bottom-up; ``rule`` sees each node with rewritten args, ``None`` keeps it."""
     done: dict[Expr, Expr] = {}
-
-    def visit(node: Expr) -> Expr:
-        found = done.get(node)
-        if found is None:
-            args = tuple(visit(arg) for arg in node.args)
-            rebuilt = node if args == node.args else rebuild(node, args)
-            replaced = rule(rebuilt)
-            found = rebuilt if replaced is None else replaced
-            done[node] = found
-        return found
-
-    return visit(expr)
+    for node in walk(expr):
+        args = tuple(done[arg] for arg in node.args)
+        rebuilt = node if args == node.args else rebuild(node, args)
+        replaced = rule(rebuilt)
+        done[node] = rebuilt if replaced is None else replaced
+    return done[expr]
 
 
 def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:

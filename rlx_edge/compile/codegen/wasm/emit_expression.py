@@ -8,6 +8,7 @@ same in all lanes: computed once, splatted), *native* (one instruction for four 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import copysign
 
@@ -50,10 +51,38 @@ from rlx_edge.compile.codegen.wasm.vector_table import (
 )
 from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import INDEX, Expr, index_dim
+from rlx_edge.ir.expression import INDEX, Expr, index_dim, walk
 from rlx_edge.ir.types import BOOL, F32
 
 SHIFTS = ("shl", "shr")
+
+
+MOST_DEPTH = 64
+"""Operators that are emitted inside one another; deeper values go through locals."""
+
+
+def settle(
+    em: Emission, value: Expr, region: Region, push: Callable[[Emission, Expr, Region], None]
+) -> None:
+    """Put inner values of a deep expression into locals first, so that recursion stays shallow."""
+    depths: dict[Expr, int] = {}
+    for node in _outside_reductions(value):
+        inner = () if node.op == "reduce" else node.args
+        depths[node] = 1 + max((depths[arg] for arg in inner), default=0)
+        if depths[node] % MOST_DEPTH == 0 and node is not value:
+            em.uses[node] = em.uses.get(node, 1) + 1
+            push(em, node, region)
+            region.body.drop()
+
+
+def _outside_reductions(value: Expr) -> list[Expr]:
+    """Every node that is not only inside a reduction, operands first."""
+    order = list(walk(value))
+    outside = {value}
+    for node in reversed(order):
+        if node in outside and node.op != "reduce":
+            outside.update(node.args)
+    return [node for node in order if node in outside]
 
 
 # ---- scalar form -----------------------------------------------------------------------------

@@ -5,12 +5,18 @@
  * | request | answers |
  * | --- | --- |
  * | `{id, kind: "start"}` | `progress`…, `ready` |
- * | `{id, kind: "describe", file, name}` | `described` with the inputs that the file declares |
+ * | `{id, kind: "describe", file, name}` | `progress`…, `described` |
  * | `{id, kind: "compile", file, name, values, shapes, style}` | `progress`…, `compiled` |
  *
- * Any may be answered by `failed`. Compiling cannot be interrupted: who wants to cancel terminates
- * the worker. The model is a `Blob`; only the ranges that the compiler asks for are read.
+ * Any may be answered by `failed` with code, message and excerpt. Compiling cannot be interrupted:
+ * who wants to cancel terminates the worker. The model is a `Blob`; only the ranges that the
+ * compiler asks for are read, and weights never come here.
  *
+ * @typedef {{code: string, message: string, excerpt: string}} Report
+ * @typedef {{step: "python", done: number, total: number} | {step: string}} Progress
+ *   `python`: bytes of the interpreter and its library; otherwise the pass that begins
+ * @typedef {{name: string, dtype: string, shape: (number | string)[]}} DeclaredInput
+ * @typedef {{inputs: DeclaredInput[], metadata: Record<string, string>}} Description
  * @typedef {{id: number, kind: "start"}} StartRequest
  * @typedef {{id: number, kind: "describe", file: Blob, name: string}} DescribeRequest
  * @typedef {object} CompileRequest
@@ -21,41 +27,64 @@
  * @property {Record<string, number[]>} [values]
  * @property {Record<string, number[]>} [shapes]
  * @property {string} [style]
+ * @typedef {object} CompiledAnswer
+ * @property {string} program the document of `rlx_edge/ir/program_text.py`
+ * @property {Uint8Array<ArrayBuffer>} kernels
+ * @property {Uint8Array<ArrayBuffer>} extra constants that the compiler made
+ * @property {Record<string, {file: string, offset: number, length: number}>} constants
+ * @property {string} ir the text before the passes
+ * @property {string} placed the text after them
+ * @property {string} graph the latter as JSON
+ * @property {unknown[][]} buffers see `rlx_edge/compile/page.py`
+ * @property {number} milliseconds
+ * @property {{step: string, milliseconds: number}[]} passes
  */
 
-import { loadPyodide } from "../pyodide/pyodide.mjs";
+import { checkedFetch, ReportedError } from "./fetching.js";
 
 const PACKAGE = "rlx-edge";
 const PYODIDE = new URL("../pyodide/", import.meta.url).href;
+const scope = /** @type {any} */ (globalThis);
 
 /** @type {Promise<any> | undefined} */
 let starting;
 
-/** @param {(step: string) => void} tell */
+/** @param {(progress: Progress) => void} tell */
 function start(tell) {
-  starting ??= (async () => {
-    tell("python");
-    const pyodide = await loadPyodide({
-      indexURL: PYODIDE,
-      lockFileURL: `${PYODIDE}pyodide-lock.json`,
-      stdLibURL: `${PYODIDE}python_stdlib.zip`,
-      packages: [PACKAGE],
-    });
-    // loadPyodide resolves even where the wheel's digest does not match the lock file.
-    if (!(PACKAGE in pyodide.loadedPackages)) {
-      throw new Error("the compiler's wheel does not match its lock file; rebuild the site");
-    }
-    tell("compiler");
-    return { pyodide, page: pyodide.pyimport("rlx_edge.compile.page") };
-  })();
+  starting ??= load(tell);
   return starting;
 }
 
-/** @param {Blob} file */
-function reader(file) {
-  const sync = new FileReaderSync();
-  return (/** @type {number} */ offset, /** @type {number} */ length) =>
-    sync.readAsArrayBuffer(file.slice(offset, offset + length));
+/** @param {(progress: Progress) => void} tell */
+async function load(tell) {
+  let done = 0;
+  const site = await (await checkedFetch(new URL("../site.json", import.meta.url))).json();
+  const total = site.python_bytes;
+  tell({ step: "python", done, total });
+  scope.fetch = (/** @type {RequestInfo | URL} */ resource, /** @type {RequestInit} */ options) =>
+    checkedFetch(resource, options, (nbytes) => {
+      done += nbytes;
+      tell({ step: "python", done, total });
+    });
+  const { loadPyodide } = await import(`${PYODIDE}pyodide.mjs`);
+  const pyodide = await loadPyodide({
+    indexURL: PYODIDE,
+    lockFileURL: `${PYODIDE}pyodide-lock.json`,
+    stdLibURL: `${PYODIDE}python_stdlib.zip`,
+    packages: [PACKAGE],
+    checkIntegrity: true,
+  });
+  // loadPyodide resolves even where the wheel's digest does not match the lock file.
+  if (!(PACKAGE in pyodide.loadedPackages)) {
+    throw new ReportedError(
+      "site.wheel",
+      "the compiler's wheel is not the one of the lock file; build the site again",
+    );
+  }
+  tell({ step: "compiler" });
+  const globals = pyodide.globals.get("dict")();
+  pyodide.runPython(GLUE, { globals });
+  return { describe: globals.get("describe"), compile: globals.get("compile_model") };
 }
 
 const GLUE = `
@@ -77,18 +106,6 @@ def compile_model(read, size, name, values, shapes, style, progress):
         style=style, progress=progress))
 `;
 
-/** @type {any} */
-let glue;
-
-/** @param {any} pyodide */
-function entry(pyodide) {
-  if (!glue) {
-    glue = pyodide.globals.get("dict")();
-    pyodide.runPython(GLUE, { globals: glue });
-  }
-  return glue;
-}
-
 /**
  * The value of a guarded call; throws what Python reported.
  *
@@ -98,75 +115,100 @@ function unwrap(pair) {
   const [done, value] = pair;
   pair.destroy();
   if (done) return value;
-  throw new ReportedError(JSON.parse(value));
+  const { code, message, excerpt } = JSON.parse(value);
+  throw new ReportedError(code, message, excerpt);
 }
 
-class ReportedError extends Error {
-  /** @param {{code: string, message: string, excerpt: string}} report */
-  constructor(report) {
-    super(report.message);
-    this.report = report;
-  }
+/** @param {Blob} file */
+function reader(file) {
+  const sync = new scope.FileReaderSync();
+  return (/** @type {number} */ offset, /** @type {number} */ length) =>
+    sync.readAsArrayBuffer(file.slice(offset, offset + length));
 }
 
 /**
- * @param {StartRequest | DescribeRequest | CompileRequest} request
- * @param {(step: string) => void} tell
- * @returns {Promise<{message: Record<string, unknown>, transfer: Transferable[]}>}
+ * @param {CompileRequest} request
+ * @param {any} compile
+ * @param {(progress: Progress) => void} tell
+ * @returns {CompiledAnswer}
  */
-async function answer(request, tell) {
-  const { pyodide } = await start(tell);
-  if (request.kind === "start") return { message: { kind: "ready" }, transfer: [] };
-  const { file, name } = request;
-  const calls = entry(pyodide);
-  if (request.kind === "describe") {
-    const inputs = unwrap(calls.get("describe")(reader(file), file.size, name));
-    return { message: { kind: "described", inputs: JSON.parse(inputs) }, transfer: [] };
-  }
-  const { values = {}, shapes = {}, style = "v8" } = request;
+function compiled({ file, name, values = {}, shapes = {}, style = "v8" }, compile, tell) {
   const started = performance.now();
-  const model = unwrap(
-    calls.get("compile_model")(reader(file), file.size, name, values, shapes, style, tell),
-  );
-  /** @param {string} part */
-  const bytes = (part) => {
+  /** @type {{step: string, start: number}[]} */
+  const steps = [];
+  const onStep = (/** @type {string} */ step) => {
+    steps.push({ step, start: performance.now() });
+    tell({ step });
+  };
+  const model = unwrap(compile(reader(file), file.size, name, values, shapes, style, onStep));
+  const bytes = (/** @type {string} */ part) => {
     const value = model[part];
     const copy = value.toJs();
     value.destroy();
     return copy;
   };
-  const kernels = bytes("kernels");
-  const extra = bytes("extra");
-  const { program, constants, ir, placed, dot } = model;
+  const [kernels, extra] = [bytes("kernels"), bytes("extra")];
+  const { program, constants, ir, placed, graph, buffers } = model;
   model.destroy();
-  const milliseconds = performance.now() - started;
+  const end = performance.now();
   return {
-    message: {
-      kind: "compiled",
-      program,
-      kernels,
-      extra,
-      constants: JSON.parse(constants),
-      ir,
-      placed,
-      dot,
-      milliseconds,
-    },
-    transfer: [kernels.buffer, extra.buffer],
+    program,
+    kernels,
+    extra,
+    constants: JSON.parse(constants),
+    ir,
+    placed,
+    graph,
+    buffers: JSON.parse(buffers),
+    milliseconds: end - started,
+    passes: steps.map(({ step, start }, i) => ({
+      step,
+      milliseconds: (steps[i + 1]?.start ?? end) - start,
+    })),
   };
 }
 
-self.addEventListener("message", async ({ data: request }) => {
+/**
+ * @param {StartRequest | DescribeRequest | CompileRequest} request
+ * @param {(progress: Progress) => void} tell
+ * @returns {Promise<[Record<string, unknown>, Transferable[]]>}
+ */
+async function answer(request, tell) {
+  const { describe, compile } = await start(tell);
+  if (request.kind === "start") return [{ kind: "ready" }, []];
+  const { file, name } = request;
+  if (request.kind === "describe") {
+    const found = unwrap(describe(reader(file), file.size, name));
+    return [{ kind: "described", ...JSON.parse(found) }, []];
+  }
+  const model = compiled(request, compile, tell);
+  return [{ kind: "compiled", ...model }, [model.kernels.buffer, model.extra.buffer]];
+}
+
+/**
+ * @param {unknown} error
+ * @returns {Report}
+ */
+function report(error) {
+  if (error instanceof ReportedError) {
+    return { code: error.code, message: error.message, excerpt: error.excerpt };
+  }
+  const lines = String(error).trim().split("\n");
+  return {
+    code: starting ? "compiler.failed" : "site.python",
+    message: `the compiler failed: ${lines[lines.length - 1]}`,
+    excerpt: "",
+  };
+}
+
+scope.addEventListener("message", async ({ data: request }) => {
   const { id } = request;
-  const tell = (/** @type {string} */ step) => self.postMessage({ id, kind: "progress", step });
+  const tell = (/** @type {Progress} */ progress) =>
+    scope.postMessage({ id, kind: "progress", ...progress });
   try {
-    const { message, transfer } = await answer(request, tell);
-    self.postMessage({ id, ...message }, { transfer });
+    const [message, transfer] = await answer(request, tell);
+    scope.postMessage({ id, ...message }, { transfer });
   } catch (error) {
-    const report =
-      error instanceof ReportedError
-        ? error.report
-        : { code: "compiler.failed", message: `the compiler failed: ${error}`, excerpt: "" };
-    self.postMessage({ id, kind: "failed", ...report });
+    scope.postMessage({ id, kind: "failed", ...report(error) });
   }
 });

@@ -1,0 +1,61 @@
+/** Fetching the site's own files, with counted bytes and pages in place of files refused. */
+
+/** A failure that the page shows as it is. */
+export class ReportedError extends Error {
+  /**
+   * @param {string} code
+   * @param {string} message
+   * @param {string} [excerpt]
+   */
+  constructor(code, message, excerpt = "") {
+    super(message);
+    this.code = code;
+    this.excerpt = excerpt;
+  }
+}
+
+/**
+ * `fetch` that fails for anything but a file: `site.fetch` where it cannot be had, `site.html` where
+ * a page comes in its place.
+ *
+ * @param {RequestInfo | URL} resource
+ * @param {RequestInit} [options]
+ * @param {(nbytes: number) => void} [onBytes] is told of every piece that arrives
+ * @returns {Promise<Response>}
+ */
+export async function checkedFetch(resource, options, onBytes) {
+  const url = resource instanceof Request ? resource.url : String(resource);
+  const name = new URL(url, import.meta.url).pathname;
+  let response;
+  try {
+    response = await PLAIN_FETCH(resource, options);
+  } catch (cause) {
+    if (options?.signal?.aborted) throw cause;
+    throw new ReportedError("site.fetch", `${name}: cannot be fetched (${reason(cause)})`);
+  }
+  if (!response.ok) {
+    throw new ReportedError("site.fetch", `${name}: cannot be fetched (HTTP ${response.status})`);
+  }
+  const type = response.headers.get("content-type") ?? "";
+  if (type.startsWith("text/html")) {
+    throw new ReportedError("site.html", `${name}: a page came in place of the file (${type})`);
+  }
+  if (!onBytes || !response.body) return response;
+  const counted = response.body.pipeThrough(
+    new TransformStream({
+      transform(piece, controller) {
+        onBytes(piece.length);
+        controller.enqueue(piece);
+      },
+    }),
+  );
+  const { status, headers } = response;
+  return new Response(counted, { status, headers });
+}
+
+const PLAIN_FETCH = globalThis.fetch.bind(globalThis);
+
+/** @param {unknown} cause */
+function reason(cause) {
+  return cause instanceof Error ? cause.message : String(cause);
+}

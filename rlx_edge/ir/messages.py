@@ -164,12 +164,6 @@ MESSAGES: dict[str, Message] = {
         found="{rank} (shape [{shape}])",
         allowed="{expected} ({type})",
     ),
-    "input.shape": Message(
-        InputError,
-        "input '{name}' has the wrong shape: {why}",
-        found="{shape}",
-        allowed="{type}",
-    ),
     "input.shape:empty": Message(
         InputError,
         "input '{name}' has the wrong shape: axis {axis} is empty",
@@ -229,9 +223,6 @@ MESSAGES: dict[str, Message] = {
         allowed="{guards}",
         hint="compile the bundle with a --value or --shape for them as well",
     ),
-    "session.busy": Message(
-        InputError, "'{name}' cannot be changed any more", found="{found}", allowed="{allowed}"
-    ),
     "session.option": Message(
         InputError, "the option '{name}' cannot be this", found="{found}", allowed="{allowed}"
     ),
@@ -265,9 +256,6 @@ MESSAGES: dict[str, Message] = {
     ),
     "bundle.syntax": Message(
         ModelError, "not the manifest of a bundle", found="{found}", allowed="{allowed}"
-    ),
-    "bundle.file": Message(
-        ModelError, "not a file of a bundle", found="{found}", allowed="{allowed}"
     ),
     "weights.short": Message(
         ModelError,

@@ -27,7 +27,7 @@ def test_hand_made_program(golden: Golden) -> None:
     if golden.bless:
         golden.check(name, dump_program(program))
     stored = load_program(golden.read(name), name)
-    assert replace(stored, wasm=program.wasm, kernels_digest=program.kernels_digest) == program
+    assert replace(stored, code=program.code, kernels_digest=program.kernels_digest) == program
     weights = json.dumps({"digest": hand_made.DIGEST, "values": hand_made.WEIGHTS.tolist()})
     golden.check("shared/hand_made.weights.json", f"{weights}\n")
 

@@ -90,9 +90,10 @@ def parameter(position: int) -> Dim:
 def generalize(kernel: LoopKernel) -> tuple[LoopKernel, tuple[Dim, ...]]:
     """Abstract sizes into parameters: ``(generic kernel, argument dims)``.
 
-    Coefficients of ``BAKED`` stay (they decide vectorisation), as do reduction
-    extents up to ``BAKED_EXTENT`` and constant divisors; every other size becomes a parameter,
-    numbered in order of first appearance.
+    Coefficients of ``BAKED`` stay (they decide vectorisation), as do reduction extents up to
+    ``BAKED_EXTENT`` and constant divisors; every other size becomes a parameter. Each loop extent
+    has its own, so that sizes which happen to be equal do not make another kernel; equal strides
+    and offsets share one.
     """
     arguments: list[Dim] = []
     known: dict[Dim, Dim] = {}
@@ -107,11 +108,15 @@ def generalize(kernel: LoopKernel) -> tuple[LoopKernel, tuple[Dim, ...]]:
             arguments.append(dim)
         return found
 
+    def size(dim: Dim) -> Dim:
+        arguments.append(dim)
+        return parameter(len(arguments) - 1)
+
     def offset(dim: Dim) -> Dim:
         return _split_variables(dim, abstract)
 
     loops = tuple(
-        Loop(loop.var, loop.extent if _stays(loop, kernel) else abstract(loop.extent))
+        Loop(loop.var, loop.extent if _stays(loop, kernel) else size(loop.extent))
         for loop in kernel.loops
     )
     store = offset(kernel.offset)
@@ -120,12 +125,7 @@ def generalize(kernel: LoopKernel) -> tuple[LoopKernel, tuple[Dim, ...]]:
         dim = index_dim(node)
         return None if dim is None else index(offset(dim))
 
-    def reduce_rule(node: Expr) -> Expr | None:
-        if node.op != "reduce":
-            return rule(node)
-        return None
-
-    value = rewrite(kernel.value, reduce_rule)
+    value = rewrite(kernel.value, rule)
     generic = LoopKernel(loops, kernel.buffers, store, value, len(arguments), kernel.lanes)
     return generic, tuple(arguments)
 

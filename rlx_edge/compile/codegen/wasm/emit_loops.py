@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx_edge.compile.codegen.wasm.kernel_form import canonical
 from rlx_edge.compile.codegen.wasm import encoder
 from rlx_edge.compile.codegen.wasm.emit_address import (
     index_local,
@@ -14,11 +15,10 @@ from rlx_edge.compile.codegen.wasm.emit_address import (
     split_linear,
 )
 from rlx_edge.compile.codegen.wasm.emit_cost import moving_size, scalar_cost, vector_cost
-from rlx_edge.compile.codegen.wasm.emit_expression import push_scalar, push_vector
+from rlx_edge.compile.codegen.wasm.emit_expression import push_scalar, push_vector, settle
 from rlx_edge.compile.codegen.wasm.emit_reduce import reduce_scalar, reduce_vector
 from rlx_edge.compile.codegen.wasm.emit_region import Emission, Family, Region, Tile, lane_index
 from rlx_edge.compile.codegen.wasm.emit_tile import is_transposed
-from rlx_edge.compile.codegen.wasm.kernel_form import canonical
 from rlx_edge.compile.codegen.wasm.loop_assembly import Stage, close
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
 from rlx_edge.compile.codegen.wasm.scalar_table import emit_store, value_type
@@ -198,12 +198,14 @@ class _Nest:
     # ---- stores ------------------------------------------------------------------------------
 
     def store_scalar(self, store: Store, region: Region) -> None:
+        settle(self.em, store.value, region, push_scalar)
         offset = push_address(self.em, 0, store.offset, self.dtype.bytes, region)
         push_scalar(self.em, store.value, region)
         emit_store(region.body, self.dtype, offset)
 
     def store_vector(self, store: Store, region: Region) -> None:
         em, body, size = self.em, region.body, self.dtype.bytes
+        settle(em, store.value, region, push_vector)
         if _is_contiguous(store.offset, region.vector):
             offset = push_address(em, 0, store.offset, size, region)
             push_vector(em, store.value, region)

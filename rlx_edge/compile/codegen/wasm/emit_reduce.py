@@ -20,12 +20,6 @@ from functools import partial
 from itertools import pairwise
 from itertools import product as positions
 
-from rlx_edge.compile.codegen.wasm import encoder
-from rlx_edge.compile.codegen.wasm.emit_address import index_local, push_index
-from rlx_edge.compile.codegen.wasm.emit_cost import is_row
-from rlx_edge.compile.codegen.wasm.emit_expression import push_scalar, push_vector
-from rlx_edge.compile.codegen.wasm.emit_extremum import Extremum
-from rlx_edge.compile.codegen.wasm.emit_region import Emission, Family, Region
 from rlx_edge.compile.codegen.wasm.kernel_form import (
     CHUNK,
     COMBINE,
@@ -34,6 +28,12 @@ from rlx_edge.compile.codegen.wasm.kernel_form import (
     identity,
     is_order_free,
 )
+from rlx_edge.compile.codegen.wasm import encoder
+from rlx_edge.compile.codegen.wasm.emit_address import index_local, push_index
+from rlx_edge.compile.codegen.wasm.emit_cost import is_row
+from rlx_edge.compile.codegen.wasm.emit_expression import push_scalar, push_vector, settle
+from rlx_edge.compile.codegen.wasm.emit_extremum import Extremum
+from rlx_edge.compile.codegen.wasm.emit_region import Emission, Family, Region
 from rlx_edge.compile.codegen.wasm.loop_assembly import (
     bound,
     close,
@@ -147,7 +147,10 @@ class _Reduction:
             return
         stages = self.last_axis(family)
         if self.left is None:
-            close(self.em, family, stages, count, nonempty=False)
+            prepare(self.em, family, stages)
+            parent.body.local_get(count).i32_const(0).i32_gt_s().if_()
+            close(self.em, family, stages, count, nonempty=True)
+            parent.body.end()
         else:
             self.run_chunked(family, stages, count)
 
@@ -213,6 +216,7 @@ class _Reduction:
 
     def add_row(self, region: Region) -> None:
         """Four elements join their partials, the lanes of one vector."""
+        settle(self.em, self.value, region, push_vector)
         push = partial(push_vector, self.em, self.value, region)
         if self.extremum is not None:
             self.extremum.add(region.body, push)
@@ -250,7 +254,9 @@ class _Reduction:
         self.replace_first_lane(region.body)
 
     def push_element(self, region: Region, element: Expr) -> None:
-        (push_vector if self.form == VECTOR else push_scalar)(self.em, element, region)
+        push = push_vector if self.form == VECTOR else push_scalar
+        settle(self.em, element, region, push)
+        push(self.em, element, region)
 
     # ---- chunks ------------------------------------------------------------------------------
 

@@ -342,7 +342,7 @@ def check_digests(program: Program, placed: Module) -> None:
     check_digest(
         f"the program and the IR '{placed.name}'", program.ir_digest, module_digest(placed)
     )
-    check_digest("the program and its kernels", program.kernels_digest, bytes_digest(program.wasm))
+    check_digest("the program and its kernels", program.kernels_digest, bytes_digest(program.code))
 
 
 def _only_device(providers: Sequence[str] | None) -> Device:

@@ -125,9 +125,9 @@ def test_a_failed_launch_does_not_spoil_the_session() -> None:
         " (then (i32.store (i32.const 1152) (i32.const 0)) unreachable))",
         1,
     )
-    wasm = hand_made.with_wasm(text)
+    other = hand_made.with_wasm(text)
     program = replace(
-        hand_made.program(), wasm=wasm.wasm, kernels_digest="sha256:" + _sha256(wasm.wasm)
+        hand_made.program(), code=other.code, kernels_digest="sha256:" + _sha256(other.code)
     )
     with InferenceSession(hand_made.module(), program=program) as session:
         with pytest.raises(DeviceError) as caught:
@@ -202,7 +202,7 @@ def test_a_program_of_another_ir_is_refused() -> None:
 
 def test_stale_kernels_are_refused() -> None:
     # covers R10
-    other = replace(hand_made.program(), wasm=hand_made.WASM + b"\0")
+    other = replace(hand_made.program(), code=hand_made.WASM + b"\0")
     with pytest.raises(DigestError) as caught:
         InferenceSession(hand_made.module(), program=other)
     assert str(caught.value).count("sha256:") == 2

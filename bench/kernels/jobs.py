@@ -9,7 +9,8 @@ from bench.reference_loop import build
 from rlx_edge.compile.codegen.wasm.encoder import Limits
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
 from rlx_edge.compile.physical import Physical
-from rlx_edge.compile.templates.conv2d import Conv2d, Geometry
+from rlx_edge.compile.select import Geometry
+from rlx_edge.compile.templates.conv2d import Conv2d
 from rlx_edge.compile.templates.depthwise import Depthwise
 from rlx_edge.compile.templates.finish import BLOCKED, PLANES
 from rlx_edge.compile.templates.matmul import Matmul, packed_bytes

@@ -110,7 +110,7 @@ def summary(program: Program, symbols: Mapping[str, int], plan: Plan | None) -> 
         "target": program.target,
         "ir_digest": program.ir_digest,
         "kernels_digest": program.kernels_digest,
-        "wasm_bytes": len(program.wasm),
+        "wasm_bytes": len(program.code),
         "kernels": kernel_count(program),
         "launches": {"prepare": _launches(program, "compile"), "execute": _launches(program)},
         "weights_bytes": sum(upload.nbytes for upload in program.uploads),
@@ -137,7 +137,7 @@ def lines(
     found = [f"input     {port.name}: {port.type}" for port in program.inputs]
     found += [f"output    {port.name}: {port.type}" for port in program.outputs]
     found += [
-        f"kernels   {kernel_count(program)} in {_bytes(len(program.wasm))} of WebAssembly "
+        f"kernels   {kernel_count(program)} in {_bytes(len(program.code))} of WebAssembly "
         f"({program.target})",
         f"launches  {execute_} a run, segments: {len(program.execute)}; {prepare} once before",
         f"weights   {_bytes(weights)} uploaded, {_bytes(program.resident)} resident",

@@ -75,9 +75,9 @@ def write_bundle(
     rows: list[dict[str, object]] = []
     for variant in variants:
         program = variant.program
-        text = dump_program(program, with_wasm=False).encode("ascii")
+        text = dump_program(program, with_code=False).encode("ascii")
         document = sink.put("program-{digest}.json", [text])
-        kernels = sink.put("kernels-{digest}.wasm", [program.wasm])
+        kernels = sink.put("kernels-{digest}.wasm", [program.code])
         files += [document, kernels]
         rows.append(
             {

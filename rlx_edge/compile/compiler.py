@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rlx_edge.compile.codegen.wasm.emit import emit_module
+from rlx_edge.compile.backends import backend_of
 from rlx_edge.compile.lower import lower
 from rlx_edge.compile.pipeline import NATIVE_PIPELINE, run_passes
-from rlx_edge.compile.program_builder import link
+from rlx_edge.compile.program_builder import BufferPlace, link
+from rlx_edge.compile.targets.target import Target
 from rlx_edge.compile.targets.wasm import WasmTarget
 from rlx_edge.ir.core import Function, Module
 from rlx_edge.ir.digest import module_digest
-from rlx_edge.ir.program import Port, Program
+from rlx_edge.ir.program import LaunchInfo, Port, Program
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledModule:
-    """``placed`` is the IR that ``program`` was made from (its digest is ``program.ir_digest``)."""
+    """``placed`` is the IR that ``program`` was made from (its digest is ``program.ir_digest``),
+    ``buffers`` say what lies where in memory and when, for pictures; nothing executes them."""
 
     placed: Module
     program: Program
+    buffers: tuple[BufferPlace, ...] = ()
 
 
 def compile_module(
     module: Module,
-    target: WasmTarget | None = None,
+    target: Target | None = None,
     *,
     device: str = "wasm:0",
     hints: Mapping[str, int] | None = None,
@@ -42,10 +45,7 @@ def compile_module(
     """
     tell = progress or _silent
     placed = place_module(module, device=device, progress=tell)
-    program = compile_placed(
-        placed, target, hints=hints, progress=tell, source_digest=module_digest(module)
-    )
-    return CompiledModule(placed, program)
+    return _compile(placed, target, hints, tell, module_digest(module))
 
 
 def place_module(
@@ -54,13 +54,12 @@ def place_module(
     """Graph IR through every graph pass; a module that is placed already is returned as it is."""
     if is_placed(module.function):
         return module
-    (progress or _silent)("passes")
-    return run_passes(module, NATIVE_PIPELINE.format(device=device))
+    return run_passes(module, NATIVE_PIPELINE.format(device=device), progress=progress)
 
 
 def compile_placed(
     placed: Module,
-    target: WasmTarget | None = None,
+    target: Target | None = None,
     *,
     hints: Mapping[str, int] | None = None,
     progress: Progress | None = None,
@@ -70,23 +69,32 @@ def compile_placed(
 
     ``source_digest`` is that of the module before the passes, where there was one.
     """
-    tell = progress or _silent
-    wasm_target = target or WasmTarget()
+    return _compile(placed, target, hints, progress or _silent, source_digest).program
+
+
+def _compile(
+    placed: Module,
+    target: Target | None,
+    hints: Mapping[str, int] | None,
+    tell: Progress,
+    source_digest: str | None,
+) -> CompiledModule:
+    chosen = target or WasmTarget()
     tell("lower")
-    lowered = lower(placed, wasm_target)
+    lowered = lower(placed, chosen)
     tell("plan")
-    linked = link(placed.function, lowered, hints)
+    linked = link(placed.function, lowered, chosen.memory, hints)
     tell("emit")
-    wasm = emit_module(linked.kernels, wasm_target)
+    code = backend_of(chosen).emit(linked.kernels, chosen, _first_uses(linked.launches))
     function = placed.function
     names = function.output_names or [value.name for value in function.returns]
     ir_digest = module_digest(placed)
-    return Program(
+    program = Program(
         ir_digest=ir_digest,
         source_digest=source_digest or ir_digest,
-        target=wasm_target.name,
-        kernels_digest="sha256:" + hashlib.sha256(wasm).hexdigest(),
-        wasm=wasm,
+        target=chosen.name,
+        kernels_digest="sha256:" + hashlib.sha256(code.data).hexdigest(),
+        code=code.data,
         plan=linked.plan,
         inputs=tuple(Port(value.name, value.type) for value in function.params),
         outputs=tuple(
@@ -99,7 +107,17 @@ def compile_placed(
         bindings=tuple(function.bindings),
         guards=tuple(function.guards),
         resident=linked.resident,
+        entries=code.entries,
     )
+    return CompiledModule(placed, program, linked.buffers)
+
+
+def _first_uses(launches: Sequence[LaunchInfo]) -> list[LaunchInfo]:
+    """For each kernel the first launch that uses it."""
+    found: dict[int, LaunchInfo] = {}
+    for launch in launches:
+        found.setdefault(launch.kernel, launch)
+    return [found[kernel] for kernel in sorted(found)]
 
 
 def is_placed(function: Function) -> bool:

@@ -1,32 +1,29 @@
 """How long a launch takes, roughly: enough to cut a run into segments.
 
-Figures are nanoseconds on one core of a small server, from operation counts and two rates seen
-with these kernels; they choose where control returns to the caller, never what is computed.
+Figures are nanoseconds, from operation counts and the target's two rates; they choose where control
+returns to the caller, never what is computed.
 """
 
 from __future__ import annotations
 
+from rlx_edge.compile.targets.target import Rates
 from rlx_edge.ir.dims import Dim, as_dim, ceildiv, product
 from rlx_edge.ir.expression import Expr, reduce_parts
 from rlx_edge.ir.kernel import LoopKernel
 
-TEMPLATE_RATE = 30
-"""Floating-point operations a nanosecond of a contraction template."""
-LOOP_RATE = 2
-"""Scalar operations a nanosecond of a loop nest."""
 SEGMENT_NANOSECONDS = 16_000_000
 """A segment is meant to return within this time, so that progress and cancelling work."""
 
 
-def template_time(flops: Dim) -> Dim:
+def template_time(flops: Dim, rates: Rates) -> Dim:
     """Nanoseconds of a contraction."""
-    return ceildiv(flops, TEMPLATE_RATE)
+    return ceildiv(flops, rates.template)
 
 
-def loop_time(kernel: LoopKernel) -> Dim:
+def loop_time(kernel: LoopKernel, rates: Rates) -> Dim:
     """Nanoseconds of a loop nest."""
     count = product(loop.extent for loop in kernel.loops)
-    return ceildiv(count * (_operations(kernel.value) + 1), LOOP_RATE)
+    return ceildiv(count * (_operations(kernel.value) + 1), rates.loop)
 
 
 def _operations(value: Expr) -> Dim:

@@ -35,6 +35,8 @@ class Launch:
     value: str
     time: Dim
     """Expected nanoseconds (``cost.py``)."""
+    groups: Dim | None = None
+    """Workgroups, the word after the kernel's index, for targets that have them."""
 
 
 @dataclass(slots=True)

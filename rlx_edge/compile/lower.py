@@ -10,17 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast as typing_cast
 
+from rlx_edge.compile.backends import Backend, backend_of
 from rlx_edge.compile.cost import loop_time, template_time
 from rlx_edge.compile.launches import EXECUTE, PREPARE, Buffer, Launch, Lowered
 from rlx_edge.compile.loops import LoweredNest, border_kernels, fill_kernels, lower_expression
 from rlx_edge.compile.physical import NO_BORDER, Physical, same_bytes
-from rlx_edge.compile.select import Claim, claim
-from rlx_edge.compile.targets.wasm import WasmTarget
+from rlx_edge.compile.select import Claim, Pack, claim
+from rlx_edge.compile.targets.target import Target
 from rlx_edge.ir.core import Function, Module, Op, Value
 from rlx_edge.ir.dims import Dim, as_dim, ceildiv
 from rlx_edge.ir.errors import VerifyError
 from rlx_edge.ir.expression import Expr, cast, const, index, replace_loads
-from rlx_edge.ir.kernel import LoopKernel, TemplateKernel, generalize
+from rlx_edge.ir.kernel import LoopKernel, generalize
 from rlx_edge.ir.ops import definition_expression, lookup
 from rlx_edge.ir.types import DType
 
@@ -39,11 +40,12 @@ class Lowering:
     """The state of one function's lowering."""
 
     module: Module
-    target: WasmTarget
+    target: Target
+    backend: Backend
     lowered: Lowered = field(default_factory=Lowered)
     storage: dict[Value, Storage] = field(default_factory=dict)
     literals: dict[Value, float | int | bool] = field(default_factory=dict)
-    packed: dict[tuple[int, TemplateKernel, tuple[Dim, ...]], int] = field(default_factory=dict)
+    packed: dict[tuple[int, Pack], int] = field(default_factory=dict)
     unbounded: frozenset[str] = frozenset()
 
     # ---- storage -----------------------------------------------------------------------------
@@ -82,23 +84,21 @@ class Lowering:
     ) -> None:
         """Launch loop nests whose slots name ``operands`` (buffer numbers)."""
         for nest in nests:
-            kernel, arguments = generalize(nest.kernel)
             buffers = (result.buffer, *(operands[slot] for slot in nest.slots))
-            self.launch(
-                kernel, buffers, arguments, result.phase, op, value.name, loop_time(nest.kernel)
-            )
+            self.launch_loops(nest.kernel, buffers, result.phase, op, value.name)
 
-    def launch(
-        self,
-        kernel: LoopKernel | TemplateKernel,
-        buffers: tuple[int, ...],
-        arguments: tuple[Dim, ...],
-        phase: str,
-        op: str,
-        value: str,
-        time: Dim,
+    def launch_loops(
+        self, nest: LoopKernel, buffers: tuple[int, ...], phase: str, op: str, value: str
     ) -> None:
-        self.lowered.stage(phase).append(Launch(kernel, buffers, arguments, op, value, time))
+        """Launch a loop nest as the generic kernel that it is an instance of."""
+        kernel, arguments = generalize(nest)
+        count = self.backend.groups
+        groups = None if count is None else count(kernel, [loop.extent for loop in nest.loops])
+        time = loop_time(nest, self.target.rates)
+        self.launch(Launch(kernel, buffers, arguments, op, value, time, groups), phase)
+
+    def launch(self, launch: Launch, phase: str) -> None:
+        self.lowered.stage(phase).append(launch)
 
     # ---- operations --------------------------------------------------------------------------
 
@@ -150,7 +150,14 @@ class Lowering:
         context, value = definition_expression(op)
         del context
         value = self.inline_literals(op, value)
-        found = claim(op, physical, self.operand_physical(op), self.literals, self.target)
+        found = claim(
+            op,
+            physical,
+            self.operand_physical(op),
+            self.literals,
+            self.target,
+            self.backend.offers,
+        )
         stored = self.reserve(op.result, physical, phase)
         if physical.border != NO_BORDER:
             self.emit_nests(border_kernels(physical), stored, [], "border", op.result)
@@ -195,41 +202,49 @@ class Lowering:
             if operand.pack is None:
                 buffers.append(source.buffer)
                 continue
-            key = (source.buffer, operand.pack, operand.pack_arguments)
-            number = self.packed.get(key)
-            if number is None:
-                name = f"{op.operands[operand.index].name}.packed"
-                number = self.lowered.add_buffer(Buffer(name, operand.pack_nbytes, "value"))
-                phase = PREPARE if source.phase == PREPARE else stored.phase
-                self.launch(
-                    operand.pack,
-                    (number, source.buffer),
-                    operand.pack_arguments,
-                    phase,
-                    "pack",
-                    name,
-                    ceildiv(operand.pack_nbytes, 4),
-                )
-                self.packed[key] = number
-            buffers.append(number)
+            name = f"{op.operands[operand.index].name}.packed"
+            phase = PREPARE if source.phase == PREPARE else stored.phase
+            buffers.append(self.pack(source.buffer, operand.pack, name, phase))
         if found.scratch is not None:
             buffers.append(self.scratch(f"{op.result.name}.scratch", found.scratch))
         self.launch(
-            found.kernel,
-            tuple(buffers),
-            found.arguments,
+            Launch(
+                found.kernel,
+                tuple(buffers),
+                found.arguments,
+                op.name,
+                op.result.name,
+                template_time(found.flops, self.target.rates),
+                found.groups,
+            ),
             stored.phase,
-            op.name,
-            op.result.name,
-            template_time(found.flops),
         )
 
+    def pack(self, source: int, pack: Pack, name: str, phase: str) -> int:
+        """The buffer of a packed operand, packed once however many launches read it."""
+        found = self.packed.get((source, pack))
+        if found is not None:
+            return found
+        number = self.lowered.add_buffer(Buffer(name, pack.nbytes, "value"))
+        self.packed[source, pack] = number
+        if isinstance(pack.kernel, LoopKernel):
+            self.launch_loops(pack.kernel, (number, source), phase, "pack", name)
+            return number
+        time = ceildiv(pack.nbytes, 4)
+        self.launch(
+            Launch(pack.kernel, (number, source), pack.arguments, "pack", name, time), phase
+        )
+        return number
 
-def lower(module: Module, target: WasmTarget) -> Lowered:
+
+def lower(module: Module, target: Target) -> Lowered:
     """Launches of a placed module's function; ``VerifyError`` where it is not placed."""
     function = module.function
     state = Lowering(
-        module, target, unbounded=frozenset(binding.symbol for binding in function.bindings)
+        module,
+        target,
+        backend_of(target),
+        unbounded=frozenset(binding.symbol for binding in function.bindings),
     )
     for position, param in enumerate(function.params):
         physical = Physical(param.type)

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlx_edge.compile.compiler import compile_module
+from rlx_edge.compile.program_builder import BufferPlace
 from rlx_edge.compile.targets.wasm import WasmTarget
 from rlx_edge.ir.core import Constant
-from rlx_edge.ir.dot import module_dot
 from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.json_form import module_json
 from rlx_edge.ir.onnx.bytes import check_range
 from rlx_edge.ir.onnx.importer import as_model, declared_parameters, import_model
 from rlx_edge.ir.printer import print_module
@@ -47,7 +48,10 @@ class PageModel:
     """What a page gets for one variant.
 
     ``program`` is the document without its binary code, ``kernels`` that code, ``constants`` JSON
-    by digest of ranges in the files ``model`` (the model) and ``extra`` (the bytes here).
+    by digest of ranges in the files ``model`` (the model) and ``extra`` (the bytes here). ``ir`` is
+    the text before the passes, ``placed`` that after them, ``graph`` the latter as JSON.
+    ``buffers`` is JSON for the picture of memory: rows ``[name, kind, first launch, last launch,
+    resident, plan value of the address, bytes as a dim]``.
     """
 
     program: str
@@ -56,11 +60,13 @@ class PageModel:
     extra: bytes
     ir: str
     placed: str
-    dot: str
+    graph: str
+    buffers: str
 
 
 def describe_model(read: Read, size: int, name: str) -> str:
-    """JSON rows ``{name, dtype, shape}`` of a model's inputs as the file declares them.
+    """JSON ``{inputs, metadata}``: rows ``{name, dtype, shape}`` of a model's inputs as the file
+    declares them, and the texts that its makers put in (``metadata_props``).
 
     Raises ``RlxError`` for a file that is no ONNX model.
     """
@@ -69,7 +75,7 @@ def describe_model(read: Read, size: int, name: str) -> str:
         {"name": value.name, "dtype": value.type.dtype.name, "shape": _shape(value.type)}
         for value in declared_parameters(model)
     ]
-    return json.dumps(rows)
+    return json.dumps({"inputs": rows, "metadata": dict(model.metadata)})
 
 
 def compile_for_page(
@@ -100,13 +106,14 @@ def compile_for_page(
     }
     ranges, extra = _ranges(constants, source)
     return PageModel(
-        dump_program(compiled.program, with_wasm=False),
-        compiled.program.wasm,
+        dump_program(compiled.program, with_code=False),
+        compiled.program.code,
         json.dumps(ranges),
         extra,
         print_module(module),
         print_module(compiled.placed),
-        module_dot(compiled.placed),
+        module_json(compiled.placed),
+        json.dumps([_buffer(place) for place in compiled.buffers]),
     )
 
 
@@ -128,6 +135,11 @@ def _ranges(
             ranges[digest] = _range(EXTRA_FILE, len(extra), constant.nbytes)
             extra += constant.read()
     return ranges, bytes(extra)
+
+
+def _buffer(place: BufferPlace) -> list[object]:
+    lifetime = [place.first, place.last, place.resident]
+    return [place.name, place.kind, *lifetime, place.address, str(place.nbytes)]
 
 
 def _range(file: str, offset: int, length: int) -> dict[str, object]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Protocol, cast
@@ -134,17 +134,21 @@ def run_passes(
     *,
     check: bool | None = None,
     log: list[Applied] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Module:
     """Run ``pipeline`` over ``module``, which stays as it is.
 
     ``check`` verifies before the first and after every pass (default: the environment variable
-    ``RLX_CHECK`` is ``1``); ``log`` collects what each pass did. Raises what the passes raise.
+    ``RLX_CHECK`` is ``1``); ``log`` collects what each pass did; ``progress`` is told each pass's
+    name before it runs. Raises what the passes raise.
     """
     checked = os.environ.get("RLX_CHECK") == "1" if check is None else check
     steps = parse_pipeline(pipeline)
     if checked:
         _verify(module, "the given module")
     for step in steps:
+        if progress is not None:
+            progress(step.name)
         module = make_pass(step).run(module, log)
         if checked:
             _verify(module, f"the module after pass {step}")

@@ -14,12 +14,13 @@ from rlx_edge.compile.cost import SEGMENT_NANOSECONDS
 from rlx_edge.compile.launches import Buffer, Launch, Lowered
 from rlx_edge.compile.memory_plan import ALIGNMENT, Lifetime, assign_offsets
 from rlx_edge.compile.plan_builder import PlanBuilder
+from rlx_edge.compile.targets.target import Memory
 from rlx_edge.ir.commands import Command, Run
 from rlx_edge.ir.core import Function, Guard
-from rlx_edge.ir.dims import as_dim
+from rlx_edge.ir.dims import Dim, as_dim
 from rlx_edge.ir.errors import LimitError
 from rlx_edge.ir.kernel import Kernel
-from rlx_edge.ir.plan import MEMORY_LIMIT, PlanProgram
+from rlx_edge.ir.plan import PlanGuard, PlanProgram
 from rlx_edge.ir.program import LaunchInfo, Upload
 
 BLOCK_ADDRESS = 1024
@@ -28,6 +29,23 @@ OVERREAD = 64
 """Bytes past the last buffer that vector loads may touch without using them."""
 SYMBOL_HINT = 128
 """The size assumed for a symbol when the arena's order is chosen; a leading axis counts as 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPlace:
+    """Where and when a buffer has its bytes: launches ``first`` to ``last`` (both inclusive).
+
+    ``address`` is a value of the plan program, ``nbytes`` the size; a ``resident`` buffer keeps
+    its bytes between runs. ``kind`` is that of ``Buffer``.
+    """
+
+    name: str
+    kind: str
+    first: int
+    last: int
+    resident: bool
+    address: int
+    nbytes: Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +59,31 @@ class Linked:
     execute: tuple[Command, ...]
     launches: tuple[LaunchInfo, ...]
     resident: int
+    buffers: tuple[BufferPlace, ...]
 
 
-def link(function: Function, lowered: Lowered, hints: Mapping[str, int] | None = None) -> Linked:
+def link(
+    function: Function,
+    lowered: Lowered,
+    memory: Memory,
+    hints: Mapping[str, int] | None = None,
+) -> Linked:
     """Assign kernels, addresses and words. ``hints`` are representative sizes by symbol."""
     builder = PlanBuilder()
     env = _hint_env(function, hints or {})
-    _guards(function, builder)
     launches = [*lowered.prepare, *lowered.execute]
+    _guards(function, builder)
+    _guard_elements(builder, lowered, launches, memory)
     kernels, numbers = _number_kernels(launches)
     record_starts, block_bytes = _block_layout(launches)
     spans = _spans(lowered)
-    resident_at, resident_end = _place_resident(lowered, spans, BLOCK_ADDRESS + block_bytes)
+    resident_at, resident_end = _place_resident(lowered, spans, BLOCK_ADDRESS + block_bytes, memory)
     addresses, peak = _place_arena(builder, lowered, spans, resident_at, resident_end, env)
-    words, writes = _fill_block(builder, launches, numbers, record_starts, addresses)
+    in_units = {
+        number: builder.apply("floordiv", address, builder.const(memory.unit))
+        for number, address in addresses.items()
+    }
+    words, writes = _fill_block(builder, launches, numbers, record_starts, in_units)
     inputs, outputs = (
         tuple(
             (addresses[number], tuple(builder.dim(dim) for dim in value.type.shape))
@@ -92,6 +121,18 @@ def link(function: Function, lowered: Lowered, hints: Mapping[str, int] | None =
             for index, (launch, number) in enumerate(zip(launches, numbers, strict=True))
         ),
         resident_end,
+        tuple(
+            BufferPlace(
+                buffer.name,
+                buffer.kind,
+                span.first,
+                span.last,
+                span.resident,
+                addresses[number],
+                buffer.nbytes,
+            )
+            for number, (buffer, span) in enumerate(zip(lowered.buffers, spans, strict=True))
+        ),
     )
 
 
@@ -102,6 +143,28 @@ def _guards(function: Function, builder: PlanBuilder) -> None:
             builder.guard(Guard(as_dim(name), ">=", as_dim(1), "sizes are at least 1"))
     for guard in function.guards:
         builder.guard(guard)
+
+
+def _guard_elements(
+    builder: PlanBuilder, lowered: Lowered, launches: Sequence[Launch], memory: Memory
+) -> None:
+    """The largest buffer has no more elements than kernels can index."""
+    if memory.elements is None:
+        return
+    sizes: dict[tuple[int, int], None] = {}
+    for launch in launches:
+        for number, dtype in zip(launch.buffers, launch.kernel.buffers, strict=True):
+            sizes[number, dtype.bytes] = None
+    counts = [
+        builder.apply(
+            "floordiv", builder.dim(lowered.buffers[number].nbytes), builder.const(nbytes)
+        )
+        for number, nbytes in sizes
+    ]
+    if counts:
+        most = builder.const(memory.elements)
+        text = f"every tensor has at most {memory.elements} elements"
+        builder.guards.append(PlanGuard(builder.maximum(counts), "<=", most, text))
 
 
 def _number_kernels(launches: Sequence[Launch]) -> tuple[list[Kernel], list[int]]:
@@ -116,7 +179,8 @@ def _block_layout(launches: Sequence[Launch]) -> tuple[list[int], int]:
     word = len(launches)
     for launch in launches:
         starts.append(word)
-        word += 1 + len(launch.buffers) + len(launch.arguments)
+        grid = launch.groups is not None
+        word += 1 + grid + len(launch.buffers) + len(launch.arguments)
     return starts, _aligned(word * 4)
 
 
@@ -157,7 +221,7 @@ def _spans(lowered: Lowered) -> list[_Span]:
 
 
 def _place_resident(
-    lowered: Lowered, spans: Sequence[_Span], start: int
+    lowered: Lowered, spans: Sequence[_Span], start: int, memory: Memory
 ) -> tuple[dict[int, int], int]:
     placed: dict[int, int] = {}
     address = start
@@ -165,12 +229,12 @@ def _place_resident(
         if span.resident:
             placed[number] = address
             address += _aligned(buffer.nbytes.value)
-    if address > MEMORY_LIMIT:
+    if address > memory.limit:
         raise LimitError(
             "plan.memory",
-            "the model's weights need more memory than WebAssembly has",
+            "the model's weights need more memory than the device can address",
             found=f"{address} bytes",
-            allowed=f"at most {MEMORY_LIMIT} bytes",
+            allowed=f"at most {memory.limit} bytes",
         )
     return placed, address
 
@@ -236,6 +300,8 @@ def _fill_block(
 
     for launch, number in zip(launches, numbers, strict=True):
         words.append(number)
+        if launch.groups is not None:
+            put(builder.dim(launch.groups))
         for buffer in launch.buffers:
             put(addresses[buffer])
         for argument in launch.arguments:

@@ -4,15 +4,17 @@ A *claim* is made when every requirement of a template holds for the operation a
 be symbolic. It names the template with its baked configuration, the operands to pack, and the
 argument dims that the plan evaluates. Without a claim the operation runs as the loop nest of its
 definition, with the same bits.
+
+Here is what all targets share; a target's offers are in ``claims/``, by the name of the root
+operator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from rlx_edge.compile.codegen.wasm.emit_epilogue import is_vector_epilogue
 from rlx_edge.compile.epilogue_access import (
     BATCH_CHANNEL,
     CHANNEL,
@@ -22,20 +24,39 @@ from rlx_edge.compile.epilogue_access import (
     load_accesses,
 )
 from rlx_edge.compile.physical import Physical
-from rlx_edge.compile.targets.wasm import WasmTarget
-from rlx_edge.compile.templates.conv2d import Conv2d, Geometry, chain_length
-from rlx_edge.compile.templates.depthwise import Depthwise
-from rlx_edge.compile.templates.driver import longest_chain
-from rlx_edge.compile.templates.finish import BLOCKED, PLANES
-from rlx_edge.compile.templates.matmul import Matmul, packed_bytes
-from rlx_edge.compile.templates.packing import ChannelPack, PanelPack, WeightPack
-from rlx_edge.compile.templates.tiles import choose_tile
+from rlx_edge.compile.targets.target import Target
 from rlx_edge.ir.core import Op, Value
-from rlx_edge.ir.dims import ONE, Dim, product
+from rlx_edge.ir.dims import ONE, Dim, DimLike
 from rlx_edge.ir.expression import Expr, acc, const, load, replace_acc, replace_loads
-from rlx_edge.ir.kernel import TemplateKernel
+from rlx_edge.ir.kernel import LoopKernel, TemplateKernel
 from rlx_edge.ir.ops import epilogue_slots, root_name
 from rlx_edge.ir.types import F32, DType, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Sizes of one convolution; kernel, stride, dilation as (vertical, horizontal).
+
+    ``padding`` is (top, left, bottom, right) in pixels, as in ``Physical.border``.
+    """
+
+    kernel: tuple[DimLike, DimLike]
+    stride: tuple[DimLike, DimLike] = (1, 1)
+    dilation: tuple[DimLike, DimLike] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    groups: DimLike = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """What brings an operand into the form that a template reads, ``nbytes`` bytes of it.
+
+    A template kernel with its arguments, or a loop nest over slot 1 with sizes of its own.
+    """
+
+    kernel: TemplateKernel | LoopKernel
+    nbytes: Dim
+    arguments: tuple[Dim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +64,22 @@ class ClaimOperand:
     """A buffer that the template reads: operand ``index`` of the op, packed first if asked."""
 
     index: int
-    pack: TemplateKernel | None = None
-    pack_arguments: tuple[Dim, ...] = ()
-    pack_nbytes: Dim = ONE
+    pack: Pack | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A template kernel, its buffers after the output, its scratch bytes and argument dims."""
+    """A template kernel, its buffers after the output, its scratch bytes and argument dims.
+
+    ``groups`` is the number of workgroups, for targets that have them.
+    """
 
     kernel: TemplateKernel
     operands: tuple[ClaimOperand, ...]
     scratch: Dim | None
     arguments: tuple[Dim, ...]
     flops: Dim
+    groups: Dim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +91,35 @@ class Epilogue:
     operands: tuple[int, ...]
 
 
+MakeClaim: TypeAlias = Callable[[Op, Physical, Sequence[Physical], Epilogue, Any], Claim | None]
+"""``make(op, result, operands, epilogue, target)``: the claim, if the requirements hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """A target's templates by root operator, and which epilogues they can take."""
+
+    claims: Mapping[str, MakeClaim]
+    takes_epilogue: Callable[[Expr], bool]
+
+
 def claim(
     op: Op,
     result: Physical,
     operands: Sequence[Physical],
     literals: Mapping[Value, float | int | bool],
-    target: WasmTarget,
+    target: Target,
+    offers: Offers,
 ) -> Claim | None:
     """The claim of the template for ``op``'s root, ``None`` when its requirements do not hold."""
     root = root_name(op.name)
-    make = _CLAIMS.get(root)
+    make = offers.claims.get(root)
     types = [physical.type for physical in operands]
     if make is None or result.type.dtype is not F32 or any(t.dtype is not F32 for t in types[:2]):
         return None
     if any(operand in literals for operand in op.operands[:2]):
         return None
-    epilogue = _epilogue(op, root, result, operands, literals)
+    epilogue = _epilogue(op, root, result, operands, literals, offers)
     return None if epilogue is None else make(op, result, operands, epilogue, target)
 
 
@@ -96,6 +132,7 @@ def _epilogue(
     result: Physical,
     operands: Sequence[Physical],
     literals: Mapping[Value, float | int | bool],
+    offers: Offers,
 ) -> Epilogue | None:
     """The op's epilogue in a template's terms; ``None`` when an access has no such form."""
     fused = op.attrs.get("epilogue")
@@ -128,7 +165,7 @@ def _epilogue(
             return None
         kinds.append(kind)
     numbered = replace_loads(expression, lambda slot, _, dtype: load(slots.index(slot), dtype, ()))
-    if not is_vector_epilogue(numbered):
+    if not offers.takes_epilogue(numbered):
         return None
     return Epilogue(numbered, tuple(kinds), tuple(slots))
 
@@ -159,149 +196,17 @@ def _bytes_are_plain(operand: Physical) -> bool:
     return unit and operand.border == (0, 0, 0, 0) and shape[1].divisible_by(4)
 
 
-# ---- templates -------------------------------------------------------------------------------
+# ---- for the makers of claims ------------------------------------------------------------------
 
 
-def _claim_matmul(
-    op: Op,
-    result: Physical,
-    operands: Sequence[Physical],
-    epilogue: Epilogue,
-    target: WasmTarget,
-) -> Claim | None:
-    a, b = operands[:2]
-    if not (a.is_plain and b.is_plain and result.is_plain):
-        return None
-    shape_a, shape_b = a.type.shape, b.type.shape
-    if len(shape_a) < 2 or len(shape_b) < 2:
-        return None
-    m, k = shape_a[-2:]
-    n = shape_b[-1]
-    batch_a, batch_b = shape_a[:-2], shape_b[:-2]
-    slices, a_broadcast, b_broadcast = product(result.type.shape[:-2]), False, False
-    if product(batch_b) is ONE and BATCH_CHANNEL not in epilogue.kinds:
-        m, slices = product(result.type.shape[:-1]), ONE
-    elif product(batch_a) is ONE:
-        a_broadcast = True
-    elif product(batch_b) is ONE:
-        b_broadcast = True
-    elif batch_a != batch_b:
-        return None
-    tile = choose_tile(target.style, n.value if n.is_constant else None)
-    template = Matmul(tile, epilogue.kinds)
-    pack = PanelPack(tile.columns)
-    b_slices = product(batch_b)
-    packed = ClaimOperand(
-        1,
-        _kernel("pack_panels", {"columns": tile.columns}, 2, pack.parameters),
-        pack.arguments(n, k, b_slices),
-        packed_bytes(n, k) * b_slices,
-    )
-    return Claim(
-        _kernel("matmul", {"tile": tile.name}, len(template.slots), template.parameters, epilogue),
-        (ClaimOperand(0), packed, *(ClaimOperand(slot) for slot in epilogue.operands)),
-        template.scratch_bytes(k),
-        template.arguments(m, n, k, slices, a_broadcast, b_broadcast),
-        result.type.size * k * 2,
-    )
-
-
-def _claim_conv(
-    op: Op,
-    result: Physical,
-    operands: Sequence[Physical],
-    epilogue: Epilogue,
-    target: WasmTarget,
-) -> Claim | None:
-    x, w = operands[:2]
-    if not w.is_plain or not all(dim.is_constant for dim in w.type.shape):
-        return None
-    geometry = _geometry(op, w.type)
-    if any(have < need for have, need in zip(x.border, geometry.padding, strict=True)):
-        return None
-    groups = int(str(geometry.groups))
-    channels, outputs = x.type.shape[1], w.type.shape[0].value
-    if channels.is_constant and groups == channels.value == outputs and x.is_blocked:
-        return _claim_depthwise(result, operands, epilogue, geometry)
-    inner = w.type.shape[1].value
-    per_group = outputs // groups
-    if groups > 1 and x.is_blocked and inner % 4:
-        return None
-    if groups > 1 and result.is_blocked and per_group % 4:
-        return None
-    tile = choose_tile(target.style, per_group)
-    if chain_length(geometry.kernel).value > longest_chain(tile):
-        return None
-    template = Conv2d(
-        tile,
-        BLOCKED if x.is_blocked else PLANES,
-        BLOCKED if result.is_blocked else PLANES,
-        epilogue.kinds,
-    )
-    pack = WeightPack(tile.columns, x.is_blocked)
-    packed = ClaimOperand(
-        1,
-        _kernel(
-            "pack_weights", {"columns": tile.columns, "blocked": x.is_blocked}, 2, pack.parameters
-        ),
-        pack.arguments(groups, per_group, inner, geometry.kernel),
-        pack.packed_bytes(groups, per_group, inner, geometry.kernel),
-    )
-    return Claim(
-        _kernel(
-            "conv2d",
-            {"tile": tile.name, "input": template.input, "output": template.output},
-            len(template.slots),
-            template.parameters,
-            epilogue,
-        ),
-        (ClaimOperand(0), packed, *(ClaimOperand(slot) for slot in epilogue.operands)),
-        template.scratch_bytes(inner, geometry.kernel),
-        template.arguments(x, result, geometry, _full_storage(epilogue, operands)),
-        result.type.size * product(w.type.shape[1:]) * 2,
-    )
-
-
-def _claim_depthwise(
-    result: Physical, operands: Sequence[Physical], epilogue: Epilogue, geometry: Geometry
-) -> Claim | None:
-    x = operands[0]
-    if not result.is_blocked:
-        return None
-    channels = x.type.shape[1]
-    template = Depthwise.for_geometry(geometry, epilogue.kinds)
-    pack = ChannelPack()
-    packed = ClaimOperand(
-        1,
-        _kernel("pack_channels", {}, 2, pack.parameters),
-        pack.arguments(channels, geometry.kernel),
-        pack.packed_bytes(channels, geometry.kernel),
-    )
-    return Claim(
-        _kernel(
-            "depthwise",
-            {"columns": template.columns, "stride": template.stride},
-            len(template.slots),
-            template.parameters,
-            epilogue,
-        ),
-        (ClaimOperand(0), packed, *(ClaimOperand(slot) for slot in epilogue.operands)),
-        template.scratch_bytes(geometry.kernel),
-        template.arguments(x, result, geometry, _full_storage(epilogue, operands)),
-        result.type.size * product(geometry.kernel) * 2,
-    )
-
-
-_CLAIMS = {"rlxc::matmul": _claim_matmul, "rlxc::conv2d": _claim_conv}
-
-
-def _kernel(
+def template_kernel(
     template: str,
     config: Mapping[str, int | str | bool],
     slots: int,
     parameters: Sequence[str],
     epilogue: Epilogue | None = None,
 ) -> TemplateKernel:
+    """The record of a template with ``slots`` f32 buffers."""
     return TemplateKernel(
         template,
         tuple(sorted(config.items())),
@@ -312,7 +217,8 @@ def _kernel(
     )
 
 
-def _geometry(op: Op, weight: TensorType) -> Geometry:
+def geometry_of(op: Op, weight: TensorType) -> Geometry:
+    """The geometry of a conv2d from its attributes and its weight's type."""
     attrs: Mapping[str, Any] = op.attrs
     kernel = (weight.shape[2], weight.shape[3])
     padding: tuple[int, int, int, int] = tuple(attrs["padding"])
@@ -321,7 +227,8 @@ def _geometry(op: Op, weight: TensorType) -> Geometry:
     )
 
 
-def _full_storage(epilogue: Epilogue, operands: Sequence[Physical]) -> list[Physical | None]:
+def full_storage(epilogue: Epilogue, operands: Sequence[Physical]) -> list[Physical | None]:
+    """The storage of each extra operand of kind ``full``, ``None`` for the others."""
     return [
         operands[slot] if kind == FULL else None
         for kind, slot in zip(epilogue.kinds, epilogue.operands, strict=True)

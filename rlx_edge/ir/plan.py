@@ -68,9 +68,9 @@ class Plan:
     outputs: tuple[Placement, ...]
 
 
-def evaluate(program: PlanProgram, env: Mapping[str, int]) -> Plan:
+def evaluate(program: PlanProgram, env: Mapping[str, int], limit: int = MEMORY_LIMIT) -> Plan:
     """The plan for concrete symbols. ``GuardError`` names the guard that fails, ``LimitError``
-    the bytes when the model would need more memory than a 32-bit WebAssembly memory has."""
+    the bytes when the model would need more memory than the ``limit`` of its device."""
     values = run_instructions(program, env)
     for guard in program.guards:
         if not relation_holds(values[guard.left], guard.relation, values[guard.right]):
@@ -78,8 +78,8 @@ def evaluate(program: PlanProgram, env: Mapping[str, int]) -> Plan:
                 "plan.guard", text=guard.text, left=values[guard.left], right=values[guard.right]
             )
     peak = values[program.peak]
-    if peak > MEMORY_LIMIT:
-        raise failure("plan.memory", nbytes=peak, limit=MEMORY_LIMIT)
+    if peak > limit:
+        raise failure("plan.memory", nbytes=peak, limit=limit)
     words = array("i", program.words)
     for position, value in program.writes:
         number = values[value]

@@ -1,7 +1,12 @@
 """A compiled program: everything an executor needs, bound to its IR by digests.
 
-``Program`` = kernels (WebAssembly bytes) + plan program + command lists + what to upload. It holds
-no weights: ``uploads`` name constants by digest and the byte address they are copied to.
+``Program`` = code of one target + plan program + command lists + what to upload. It holds no
+weights: ``uploads`` name constants by digest and the byte address they are copied to.
+
+A launch record in the parameter block is the index of a kernel, for targets with workgroups their
+number, then the kernel's words: an address a buffer, in the target's address unit, and the
+arguments. A WebAssembly module walks the records itself; for other code the host does, and
+``entries`` say what it needs to know of each kernel.
 """
 
 from __future__ import annotations
@@ -42,8 +47,19 @@ class LaunchInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """A kernel of code that the host launches: its name there, ``threads`` a workgroup, ``words``
+    of its record after kernel index and workgroup count."""
+
+    name: str
+    threads: int
+    words: int
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
-    """``run(block, begin, end, thread)`` of ``wasm`` executes launches; see ``kernel.py``.
+    """``code`` is a WebAssembly module whose ``run(block, begin, end, thread)`` executes launches
+    (see ``kernel.py``), or what ``target`` says, with one of ``entries`` for each kernel.
 
     ``prepare`` runs once after the uploads (phase ``compile``), ``execute`` once an inference.
     """
@@ -54,7 +70,7 @@ class Program:
     """Of the IR that was given to the compiler: the same where that was placed already."""
     target: str
     kernels_digest: str
-    wasm: bytes
+    code: bytes
     plan: PlanProgram
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -66,3 +82,4 @@ class Program:
     guards: tuple[Guard, ...]
     resident: int
     """Bytes at the bottom of memory that survive between runs: block, weights, packed weights."""
+    entries: tuple[Entry, ...] = ()

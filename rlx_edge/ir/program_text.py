@@ -1,9 +1,10 @@
 """A compiled ``Program`` as JSON: one document, the same bytes every time.
 
 ``digest`` covers everything else in the document but the binary code, ``kernels_digest`` covers
-that, and ``ir_digest`` names the placed module that the program was made from. The code is base64
-under ``wasm``; in a bundle it is a file of its own and ``wasm`` is absent. JavaScript reads the
-same document: integers stay below 2**53.
+that, and ``ir_digest`` names the placed module that the program was made from. The code is base64:
+under ``wasm`` a WebAssembly module, under ``code`` that of a target whose kernels have ``entries``.
+In a bundle it is a file of its own and absent here. JavaScript reads the same document: integers
+stay below 2**53.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rlx_edge.ir.dims import parse_dim
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.messages import failure
 from rlx_edge.ir.plan import OPCODES, RELATIONS, PlanGuard, PlanProgram
-from rlx_edge.ir.program import LaunchInfo, Port, Program, Upload
+from rlx_edge.ir.program import Entry, LaunchInfo, Port, Program, Upload
 from rlx_edge.ir.token_reader import parse_type
 
 HEADER = "rlx.program"
@@ -45,12 +46,13 @@ Json = dict[str, object]
 # ---- writing ---------------------------------------------------------------------------------
 
 
-def dump_program(program: Program, *, with_wasm: bool = True) -> str:
+def dump_program(program: Program, *, with_code: bool = True) -> str:
     """The JSON document of ``program``, with its binary code or for a file beside it."""
     body = _body(program)
     content: Json = {HEADER: VERSION, "digest": _digest(body), **body}
-    if with_wasm:
-        content["wasm"] = base64.b64encode(program.wasm).decode("ascii")
+    if with_code:
+        key = "code" if program.entries else "wasm"
+        content[key] = base64.b64encode(program.code).decode("ascii")
     lines = [f" {json.dumps(key)}: {_compact(value)}" for key, value in content.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -65,6 +67,7 @@ def _digest(body: Json) -> str:
 
 def _body(program: Program) -> Json:
     plan = program.plan
+    entries = [[item.name, item.threads, item.words] for item in program.entries]
     return {
         "ir_digest": program.ir_digest,
         "source_digest": program.source_digest,
@@ -81,6 +84,7 @@ def _body(program: Program) -> Json:
         "prepare": [_command(item) for item in program.prepare],
         "execute": [_command(item) for item in program.execute],
         "launches": [[item.op, item.value, item.kernel, item.phase] for item in program.launches],
+        **({"entries": entries} if entries else {}),
         "plan": {
             "symbols": list(plan.symbols),
             "instructions": [list(item) for item in plan.instructions],
@@ -105,21 +109,21 @@ def _command(command: Command) -> list[object]:
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def load_program(text: str, name: str = "<program>", wasm: bytes | None = None) -> Program:
+def load_program(text: str, name: str = "<program>", code: bytes | None = None) -> Program:
     """The program of its document, every number in range and both digests right.
 
-    ``wasm`` is the binary code of a document that has none.
+    ``code`` is the binary code of a document that has none.
     ``ModelError`` ``program.syntax`` for another document, ``program.value`` for a field that
     cannot be, ``DigestError`` where digest and content do not belong together. The caller checks
     ``ir_digest`` against the module that the program is to run.
     """
-    return _ProgramReader(name, wasm).program(text)
+    return _ProgramReader(name, code).program(text)
 
 
 class _ProgramReader:
-    def __init__(self, name: str, wasm: bytes | None) -> None:
+    def __init__(self, name: str, code: bytes | None) -> None:
         self.name = name
-        self.wasm = wasm
+        self.code = code
 
     def fail(
         self, field: str, found: object, allowed: object, code: str = "program.value"
@@ -144,7 +148,8 @@ class _ProgramReader:
             found = content.get(HEADER) if isinstance(content, dict) else type(content).__name__
             self.fail("the document", found, f'"{HEADER}": "{VERSION}"', "program.syntax")
         body = {key: value for key, value in content.items() if key not in (HEADER, "digest")}
-        code = body.pop("wasm", None)
+        key = "code" if "entries" in body else "wasm"
+        stored = body.pop(key, None)
         try:
             found_digest = _digest(body)
         except (ValueError, RecursionError) as error:
@@ -155,10 +160,11 @@ class _ProgramReader:
             found_digest,
             where=self.name,
         )
-        wasm = self.wasm if code is None and self.wasm is not None else self.binary(code)
-        return self.body(body, wasm)
+        beside = stored is None and self.code is not None
+        code = self.code if beside and self.code is not None else self.binary(stored, key)
+        return self.body(body, code)
 
-    def body(self, body: Json, wasm: bytes) -> Program:
+    def body(self, body: Json, code: bytes) -> Program:
         def get(key: str) -> object:
             if key not in body:
                 self.fail(f"a program without {key}", sorted(body), "all fields", "program.syntax")
@@ -171,7 +177,7 @@ class _ProgramReader:
             source_digest=self.text(get("source_digest"), "source_digest"),
             target=self.text(get("target"), "target"),
             kernels_digest=self.text(get("kernels_digest"), "kernels_digest"),
-            wasm=wasm,
+            code=code,
             plan=plan,
             inputs=self.items(get("inputs"), "inputs", self.port),
             outputs=self.items(get("outputs"), "outputs", self.port),
@@ -182,6 +188,7 @@ class _ProgramReader:
             bindings=self.items(get("bindings"), "bindings", self.binding),
             guards=self.items(get("guards"), "guards", self.guard),
             resident=self.size(get("resident"), "resident"),
+            entries=self.items(body.get("entries", []), "entries", self.entry),
         )
         self.check(program)
         return program
@@ -191,7 +198,7 @@ class _ProgramReader:
         check_digest(
             "the kernels' digest and their bytes",
             program.kernels_digest,
-            bytes_digest(program.wasm),
+            bytes_digest(program.code),
             where=self.name,
         )
         for ports, places, what in (
@@ -206,6 +213,9 @@ class _ProgramReader:
                 0 <= command.begin <= command.end <= len(program.launches)
             ):
                 self.fail("a run", f"{command}", f"launches 0 to {len(program.launches)}")
+        if program.entries:
+            for launch in program.launches:
+                self.below(launch.kernel, "a launch's kernel", len(program.entries))
         parameters = [port.name for port in program.inputs]
         for binding in program.bindings:
             if binding.parameter not in parameters:
@@ -305,6 +315,14 @@ class _ProgramReader:
             self.choice(phase, PHASES),
         )
 
+    def entry(self, item: object) -> Entry:
+        name, threads, words = self.row(item, "an entry", 3)
+        return Entry(
+            self.text(name, "an entry's name"),
+            self.size(threads, "threads"),
+            self.size(words, "words"),
+        )
+
     def command(self, item: object) -> Command:
         values = self.sequence(item, "a command")
         name = self.choice(values[0] if values else None, tuple(_COMMANDS))
@@ -367,8 +385,8 @@ class _ProgramReader:
             self.fail("a word", value, "an i32")
         return number
 
-    def binary(self, value: object) -> bytes:
+    def binary(self, value: object, key: str) -> bytes:
         try:
-            return base64.b64decode(self.text(value, "wasm"), validate=True)
+            return base64.b64decode(self.text(value, key), validate=True)
         except (binascii.Error, ValueError) as error:
-            self.fail("wasm", str(error), "base64")
+            self.fail(key, str(error), "base64")

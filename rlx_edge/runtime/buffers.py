@@ -29,8 +29,13 @@ Bytes = npt.NDArray[np.uint8]
 class Storage(Protocol):
     """Memory that allocations lie in."""
 
+    def require(self, address: int, nbytes: int) -> None:
+        """``DeviceError`` ``memory.range`` unless these bytes are inside."""
+        ...
+
     def bytes_at(self, address: int, nbytes: int) -> Bytes:
-        """A writable view of these bytes; ``DeviceError`` ``memory.range`` outside."""
+        """A writable view of these bytes; ``DeviceError`` ``memory.range`` outside,
+        ``memory.host`` where the host cannot address the memory."""
         ...
 
     def free(self, address: int, nbytes: int) -> None:
@@ -45,6 +50,9 @@ class HostStorage:
         block = np.zeros(nbytes + 64, np.uint8)
         start = -block.ctypes.data % 64
         self._bytes: Bytes | None = block[start : start + nbytes]
+
+    def require(self, address: int, nbytes: int) -> None:
+        self.bytes_at(address, nbytes)
 
     def bytes_at(self, address: int, nbytes: int) -> Bytes:
         if self._bytes is None or address < 0 or address + nbytes > len(self._bytes):
@@ -236,7 +244,7 @@ class DeviceContext:
         """A buffer at a place that is already reserved for it."""
         self._open()
         allocation = _Allocation(storage, address, prod(shape) * dtype.bytes)
-        storage.bytes_at(address, allocation.nbytes)
+        storage.require(address, allocation.nbytes)
         return self.track(TensorBuffer(self, allocation, dtype, shape, name, holder))
 
     def track(self, buffer: TensorBuffer) -> TensorBuffer:

@@ -59,7 +59,7 @@ class ProgramRunner:
         profile: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        check_program(program, constants)
+        check_program(program, constants, unit.address_space)
         self.program = program
         self.unit = unit
         self.trace = Trace(unit.device) if trace is None else trace
@@ -86,7 +86,7 @@ class ProgramRunner:
         } <= set(program.plan.symbols)
         start = Trace.now()
         unit.load(program)
-        self.trace.record("load", "dispatch", start, nbytes=len(program.wasm))
+        self.trace.record("load", "dispatch", start, nbytes=len(program.code))
 
     def holds(self, symbols: Mapping[str, int]) -> bool:
         """Whether the guards that bind this program to sizes and values hold."""
@@ -161,7 +161,7 @@ class ProgramRunner:
     def _evaluate(self, symbols: Mapping[str, int]) -> _Planned:
         self.plan_count += 1
         try:
-            plan = evaluate(self.program.plan, symbols)
+            plan = evaluate(self.program.plan, symbols, self.unit.address_space)
         except ZeroDivisionError:
             raise failure("plan.division", symbols=_show(symbols)) from None
         except OverflowError:
@@ -275,7 +275,9 @@ def resident_need(program: Program) -> int:
     )
 
 
-def check_program(program: Program, constants: Mapping[str, Constant]) -> None:
+def check_program(
+    program: Program, constants: Mapping[str, Constant], limit: int = MEMORY_LIMIT
+) -> None:
     """Refuse a program that cannot run here, before anything is loaded.
 
     ``DigestError`` ``program.constant`` for weights that are absent or of another length,
@@ -292,8 +294,8 @@ def check_program(program: Program, constants: Mapping[str, Constant]) -> None:
                 nbytes=upload.nbytes,
             )
     need = resident_need(program)
-    if need > MEMORY_LIMIT:
-        raise failure("memory.limit:weights", nbytes=need, limit=MEMORY_LIMIT)
+    if need > limit:
+        raise failure("memory.limit:weights", nbytes=need, limit=limit)
     for commands in (program.prepare, program.execute):
         check_commands(commands)
         for command in commands:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.messages import failure
+from rlx_edge.ir.plan import MEMORY_LIMIT
 from rlx_edge.ir.program import Program
 from rlx_edge.ir.types import DType
 from rlx_edge.runtime.arrays import numpy_dtype
@@ -37,6 +38,11 @@ class ExecutionUnit(Storage, Protocol):
     @property
     def size(self) -> int:
         """Bytes of memory now."""
+        ...
+
+    @property
+    def address_space(self) -> int:
+        """Bytes that a program can address, whether there is so much memory or not."""
         ...
 
     def load(self, program: Program) -> None:
@@ -71,9 +77,10 @@ class ExecutionUnit(Storage, Protocol):
 class NullUnit:
     """A unit with memory and no kernels: it remembers launches and computes nothing."""
 
-    def __init__(self, device: str = "null:0", limit: int = 1 << 32) -> None:
+    def __init__(self, device: str = "null:0", limit: int = MEMORY_LIMIT) -> None:
         self.device = device
         self.limit = limit
+        self.address_space = MEMORY_LIMIT
         self.launches: list[tuple[int, int]] = []
         self.program: Program | None = None
         self._memory: Bytes | None = np.zeros(0, np.uint8)
@@ -104,6 +111,9 @@ class NullUnit:
 
     def synchronize(self) -> None:
         self._bytes()
+
+    def require(self, address: int, nbytes: int) -> None:
+        self.bytes_at(address, nbytes)
 
     def bytes_at(self, address: int, nbytes: int) -> Bytes:
         memory = self._bytes()

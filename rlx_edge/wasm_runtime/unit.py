@@ -80,6 +80,10 @@ class WasmUnit:
     def size(self) -> int:
         return len(self._bytes())
 
+    @property
+    def address_space(self) -> int:
+        return MEMORY_LIMIT
+
     def load(self, program: Program) -> None:
         """``DeviceError``: ``wasm.invalid``, ``wasm.instance``, ``wasm.interface``."""
         if self._state != "empty":
@@ -88,7 +92,7 @@ class WasmUnit:
                 if self._state == "closed"
                 else DeviceError("unit.loaded", "the unit has a program already", where=self.device)
             )
-        module = self._cache.module(program.wasm)
+        module = self._cache.module(program.code)
         self._instance = _Instance(wasmtime.Store(engine()), module, program.plan.block_address)
         self._take_view()
         self._state = "ready"
@@ -123,6 +127,9 @@ class WasmUnit:
     def synchronize(self) -> None:
         """Launches return when they have ended: nothing to wait for."""
         self._use()
+
+    def require(self, address: int, nbytes: int) -> None:
+        self.bytes_at(address, nbytes)
 
     def bytes_at(self, address: int, nbytes: int) -> Bytes:
         memory = self._bytes()

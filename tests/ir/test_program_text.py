@@ -49,7 +49,7 @@ def program() -> Program:
         source_digest="sha256:" + "3" * 64,
         target="wasm",
         kernels_digest=bytes_digest(WASM),
-        wasm=WASM,
+        code=WASM,
         plan=plan,
         inputs=(Port("x:0", tensor_type(F32, "batch", 16)), Port("sr", tensor_type(I64))),
         outputs=(Port("y", tensor_type(F32, "batch // 2 + 1")),),
@@ -76,11 +76,11 @@ def test_a_program_reads_back() -> None:
 
 
 def test_the_code_may_lie_beside_the_document() -> None:
-    text = dump_program(program(), with_wasm=False)
+    text = dump_program(program(), with_code=False)
     assert '"wasm": ' not in text
-    assert load_program(text, wasm=WASM) == program()
+    assert load_program(text, code=WASM) == program()
     with pytest.raises(DigestError, match="kernels"):
-        load_program(text, wasm=WASM + b" ")
+        load_program(text, code=WASM + b" ")
     with pytest.raises(ModelError, match="wasm"):
         load_program(text)
 

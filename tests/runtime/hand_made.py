@@ -118,7 +118,7 @@ PROGRAM = Program(
     source_digest="sha256:" + "0" * 64,
     target="wasm32-simd128-cranelift",
     kernels_digest="sha256:" + hashlib.sha256(WASM).hexdigest(),
-    wasm=WASM,
+    code=WASM,
     plan=PLAN,
     inputs=(Port("x", tensor_type(F32, "n", WIDTH)), Port("k", tensor_type(I64, 1))),
     outputs=(Port("y", tensor_type(F32, "n", WIDTH)),),
@@ -145,7 +145,7 @@ def constants(weights: np.ndarray = WEIGHTS) -> dict[str, Constant]:
 
 def with_wasm(text: str) -> Program:
     """The program with another module."""
-    return replace(PROGRAM, wasm=bytes(wasmtime.wat2wasm(text)))
+    return replace(PROGRAM, code=bytes(wasmtime.wat2wasm(text)))
 
 
 def expected(x: np.ndarray, k: int) -> np.ndarray:

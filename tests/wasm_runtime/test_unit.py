@@ -165,7 +165,7 @@ def test_modules_of_another_shape(text: str, code: str) -> None:
 def test_bytes_that_are_no_module() -> None:
     from dataclasses import replace
 
-    program: Program = replace(hand_made.PROGRAM, wasm=b"\0asm\1\0\0\0junk")
+    program: Program = replace(hand_made.PROGRAM, code=b"\0asm\1\0\0\0junk")
     with pytest.raises(DeviceError) as caught:
         WasmUnit().load(program)
     assert caught.value.code == "wasm.invalid"

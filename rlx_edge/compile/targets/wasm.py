@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlx_edge.compile.targets.target import Memory, Rates
 from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.plan import MEMORY_LIMIT
 
 STYLES = ("v8", "cranelift")
 
@@ -20,9 +22,21 @@ class WasmTarget:
 
     def __post_init__(self) -> None:
         if self.style not in STYLES:
-            raise RlxError(
-                "target.style", "unknown emit style", found=self.style, allowed=STYLES
-            )
+            raise RlxError("target.style", "unknown emit style", found=self.style, allowed=STYLES)
+
+    @property
+    def kind(self) -> str:
+        return "wasm"
+
+    @property
+    def memory(self) -> Memory:
+        """Byte addresses of a 32-bit memory."""
+        return Memory(MEMORY_LIMIT)
+
+    @property
+    def rates(self) -> Rates:
+        """Seen on one core of a small server."""
+        return Rates(template=30, loop=2)
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
 from rlx_edge.compile.physical import Physical
+from rlx_edge.compile.select import Geometry
 from rlx_edge.compile.templates.driver import Contraction, emit_driver, scratch_bytes
 from rlx_edge.compile.templates.finish import (
     BATCH_CHANNEL,
@@ -28,20 +29,6 @@ from rlx_edge.compile.templates.words import Words
 from rlx_edge.ir.dims import ONE, Dim, DimLike, as_dim, ceildiv
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.ops.contraction import chain_blocks
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """Sizes of one convolution; kernel, stride, dilation as (vertical, horizontal).
-
-    `padding` is (top, left, bottom, right) in pixels, as in `Physical.border`.
-    """
-
-    kernel: tuple[DimLike, DimLike]
-    stride: tuple[DimLike, DimLike] = (1, 1)
-    dilation: tuple[DimLike, DimLike] = (1, 1)
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
-    groups: DimLike = 1
 
 
 @dataclass(frozen=True, slots=True)

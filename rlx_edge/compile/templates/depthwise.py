@@ -14,8 +14,8 @@ from typing import Self
 from rlx_edge.compile.codegen.wasm.encoder import I32
 from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
 from rlx_edge.compile.physical import Physical
+from rlx_edge.compile.select import Geometry
 from rlx_edge.compile.templates.conv2d import (
-    Geometry,
     byte_strides,
     output_words,
     require_layout,

@@ -14,8 +14,8 @@ from rlx_edge.compile.templates.finish import BATCH_CHANNEL, ROWS, EmitEpilogue,
 from rlx_edge.compile.templates.offsets import STRIDE
 from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES, Tile
 from rlx_edge.compile.templates.words import Words
-from rlx_edge.ir.ops.contraction import CHAIN
 from rlx_edge.ir.dims import Dim, DimLike, as_dim, ceildiv
+from rlx_edge.ir.ops.contraction import CHAIN
 
 _CONSTANTS: Mapping[str, int] = {
     "images": 1,

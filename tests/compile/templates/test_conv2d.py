@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder
 from rlx_edge.compile.physical import Physical
-from rlx_edge.compile.templates.conv2d import Conv2d, Geometry, flops
+from rlx_edge.compile.select import Geometry
+from rlx_edge.compile.templates.conv2d import Conv2d, flops
 from rlx_edge.compile.templates.finish import BLOCKED, PLANES
 from rlx_edge.compile.templates.packing import WeightPack
 from rlx_edge.compile.templates.tiles import TILES, parse_tile, variants

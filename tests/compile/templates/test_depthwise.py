@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlx_edge.compile.templates.conv2d import Geometry
+from rlx_edge.compile.select import Geometry
 from rlx_edge.compile.templates.depthwise import Depthwise, flops
 from rlx_edge.compile.templates.depthwise_chains import RUN_PIXELS
 from rlx_edge.compile.templates.finish import BLOCKED, PLANES

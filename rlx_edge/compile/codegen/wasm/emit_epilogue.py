@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from rlx_edge.compile.codegen.kernel_form import primitive
 from rlx_edge.compile.codegen.wasm.emit_expression import SHIFTS, pseudo_extremum
 from rlx_edge.compile.codegen.wasm.encoder import V128
-from rlx_edge.compile.codegen.wasm.kernel_form import primitive
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder
 from rlx_edge.compile.codegen.wasm.scalar_table import emit_const
 from rlx_edge.compile.codegen.wasm.vector_table import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_edge.compile.codegen.wasm.kernel_form import canonical
+from rlx_edge.compile.codegen.kernel_form import canonical
 from rlx_edge.compile.codegen.wasm import encoder
 from rlx_edge.compile.codegen.wasm.emit_address import (
     index_local,

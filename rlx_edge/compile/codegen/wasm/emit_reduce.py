@@ -20,7 +20,7 @@ from functools import partial
 from itertools import pairwise
 from itertools import product as positions
 
-from rlx_edge.compile.codegen.wasm.kernel_form import (
+from rlx_edge.compile.codegen.kernel_form import (
     CHUNK,
     COMBINE,
     MAX_UNROLLED_NODES,

@@ -1,4 +1,4 @@
-"""The form of a loop kernel that the emitter takes: canonical names, primitive operators.
+"""The form of a loop kernel that emitters take: canonical names, primitive operators.
 
 Loop variables become ``_l0``, ``_l1``, … and the variables of a reduction ``_h<height>_<k>`` where
 height counts the reductions nested inside it, so that no binding shadows another and equal
@@ -10,7 +10,6 @@ from __future__ import annotations
 from itertools import product as positions
 from math import prod
 
-from rlx_edge.compile.codegen.wasm.scalar_table import integer_range
 from rlx_edge.ir.dims import Dim, as_dim, symbol
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import (
@@ -25,6 +24,7 @@ from rlx_edge.ir.expression import (
     walk,
 )
 from rlx_edge.ir.kernel import BAKED_EXTENT, Loop, LoopKernel
+from rlx_edge.ir.scalar_arithmetic import limits
 from rlx_edge.ir.scalar_functions import expand
 from rlx_edge.ir.types import DType
 
@@ -106,7 +106,7 @@ def identity(kind: str, dtype: DType) -> float | int:
         return 1
     if dtype.is_float:
         return float("-inf") if kind == "max" else float("inf")
-    return integer_range(dtype)[0 if kind == "max" else 1]
+    return limits(dtype)[0 if kind == "max" else 1]
 
 
 def is_order_free(kind: str, dtype: DType) -> bool:

@@ -1,0 +1,60 @@
+"""The backends: a row a kind of target, with the code that goes with its data.
+
+A backend is constraints (``Offers``: which templates it has for an operation), an emitter, and in
+a package of its own an ``ExecutionUnit``. Passes, lowering, planning and linking are the same for
+all. Rows are imported when used: a page that compiles WebAssembly loads no other emitter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeAlias, cast
+
+from rlx_edge.compile.select import Offers
+from rlx_edge.compile.targets.target import Target
+from rlx_edge.ir.dims import Dim
+from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.kernel import Kernel, LoopKernel
+from rlx_edge.ir.program import Entry, LaunchInfo
+
+BACKENDS = {
+    "wasm": "rlx_edge.compile.codegen.wasm.backend:BACKEND",
+}
+"""Kind of target → ``module:name`` of its ``Backend``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What an emitter makes: bytes, and an entry a kernel where the host launches kernels."""
+
+    data: bytes
+    entries: tuple[Entry, ...] = ()
+
+
+Emit: TypeAlias = Callable[[Sequence[Kernel], Any, Sequence[LaunchInfo]], Code]
+"""``emit(kernels, target, uses)``: code in which kernel i is number i; ``uses`` is the first launch
+of each, for names. The same arguments give the same bytes."""
+Groups: TypeAlias = Callable[[LoopKernel, Sequence[Dim]], Dim]
+"""``groups(kernel, extents)``: workgroups of a generic loop kernel whose loops have ``extents``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One kind of target; ``groups`` is ``None`` where kernels have no workgroups."""
+
+    offers: Offers
+    emit: Emit
+    groups: Groups | None = None
+
+
+def backend_of(target: Target) -> Backend:
+    """The row of a target; ``RlxError`` ``target.kind`` where this build has none."""
+    place = BACKENDS.get(target.kind)
+    if place is None:
+        raise RlxError(
+            "target.kind", "no backend for this target", found=target.kind, allowed=list(BACKENDS)
+        )
+    module, _, name = place.partition(":")
+    return cast(Backend, getattr(import_module(module), name))

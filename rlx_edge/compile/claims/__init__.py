@@ -1,0 +1,1 @@
+"""What each target offers for an operation: templates with their requirements."""

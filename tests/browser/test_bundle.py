@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ async ([feeds, options]) => {
 class Handler(SimpleHTTPRequestHandler):
     """Static files with a policy; nothing is printed."""
 
-    extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}
+    extensions_map: ClassVar = {**SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}
 
     def end_headers(self) -> None:
         self.send_header("Content-Security-Policy", POLICY)

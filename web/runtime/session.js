@@ -51,6 +51,7 @@
 
 import { fetchKernels, fetchManifest, fetchText } from "./bundle.js";
 import { canDigest } from "./digests.js";
+import { symbolsOf } from "./dims.js";
 import { cancelled, failure, throwIfCancelled } from "./errors.js";
 import { integer } from "./integers.js";
 import { shownSymbols } from "./plan.js";
@@ -84,6 +85,7 @@ export class InferenceSession {
   /** @type {SessionOptions} */
   #options;
   #closed = false;
+  #isBundle = false;
   #trace;
 
   /**
@@ -121,6 +123,7 @@ export class InferenceSession {
       if (/\.(onnx|ort)$/.test(String(model))) throw notCompiled(String(model));
       const manifest = await fetchManifest(model, signal);
       const session = new InferenceSession(manifest.model, options);
+      session.#isBundle = true;
       await session.#guarded(async () => {
         const added = manifest.variants.map(async ({ program, kernels }) => {
           const source = await fetchText(new URL(program), "the program", signal);
@@ -357,12 +360,17 @@ export class InferenceSession {
       this.#variants.push(...(await this.#variantsOf(model)));
       this.compileCount += 1;
       const variant = this.#variants[this.#variants.length - 1];
-      const bindings = variant.checker.bind(feeds);
-      const failed = failedGuard(variant.program, bindings.symbols);
-      if (!failed) return { variant, bound: bindings };
+      const again = variant.checker.bind(feeds);
+      const failed = failedGuard(variant.program, again.symbols);
+      if (!failed) return { variant, bound: again };
       throw failure("session.guard", { symbols, guard: failed.text }, where);
     }
-    if (missed.length === 1) throw failure("session.guard", { symbols, guard: guard.text }, where);
+    const { bindings } = this.#variants[0].program;
+    const names = [guard.left, guard.right].flatMap(symbolsOf);
+    const isValue = bindings.some(({ symbol }) => names.includes(symbol));
+    if (missed.length === 1 && !(this.#isBundle && isValue)) {
+      throw failure("session.guard", { symbols, guard: guard.text }, where);
+    }
     const guards = missed.map((miss) => miss.guard.text).join(" or ");
     throw failure("session.variant", { symbols, guards }, where);
   }

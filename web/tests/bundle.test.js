@@ -163,6 +163,26 @@ for (const [name, code, answer, words] of DAMAGED) {
   });
 }
 
+test("values that the bundle was not compiled for", async () => {
+  const server = await serve(files());
+  try {
+    const session = await InferenceSession.create(server.url);
+    const feeds = {
+      x: new Tensor("float32", [1, 2, 3, 4], [1, 4]),
+      k: new Tensor("int64", [100], [1]),
+    };
+    await assert.rejects(session.run(feeds), {
+      code: "session.variant",
+      message: "hand.onnx: no compiled variant covers these inputs; found k = 100, n = 1; " +
+        "allowed: k < 100 (a small k); " +
+        "compile the bundle with a --value or --shape for them as well",
+    });
+    await session.release();
+  } finally {
+    server.close();
+  }
+});
+
 test("names of files stay inside the bundle", async () => {
   for (const name of ["../secret", "https://example.org/x", "/etc/passwd", "a/../../b", 7]) {
     const answers = files();

@@ -7,7 +7,7 @@ answer only means that nothing was proved.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from rlx_edge.ir.dims import ONE, ZERO, Atom, Dim, as_dim, dim_max, dim_min
@@ -34,6 +34,10 @@ class Ranges:
     unbounded: frozenset[str] = frozenset()
     least: int = 1
     """Sizes are at least this; 0 once they are written as one plus the rest."""
+    proved: dict[Dim, bool] = field(default_factory=dict, compare=False, repr=False)
+    """Answers of ``is_nonnegative``, which asks about the same dims again and again."""
+    simplified: dict[Dim, Dim] = field(default_factory=dict, compare=False, repr=False)
+    """Answers of ``simplify_dim``."""
 
     @cached_property
     def from_zero(self) -> Ranges:
@@ -45,22 +49,33 @@ class Ranges:
 
     def lowered(self, dim: Dim) -> Dim:
         """``dim`` in the symbols of ``from_zero``."""
-        names = dim.symbols() if self.least else ()
+        names = sorted(dim.symbol_set()) if self.least else ()
         sizes = [name for name in names if name not in self.unbounded and not is_variable(name)]
         return dim.substitute({name: as_dim(name) + 1 for name in sizes}) if sizes else dim
 
     def widened(self, expr: Expr) -> Ranges:
         """With the variables of every reduction inside ``expr``."""
+        reductions = [node for node in walk(expr) if node.op == "reduce"]
+        if not reductions:
+            return self
         extents = dict(self.extents)
-        for node in walk(expr):
-            if node.op == "reduce":
-                _, names, sizes, _ = reduce_parts(node)
-                extents.update(zip(names, sizes, strict=True))
+        for node in reductions:
+            _, names, sizes, _ = reduce_parts(node)
+            extents.update(zip(names, sizes, strict=True))
         return Ranges(extents, self.unbounded, self.least)
 
 
 def is_nonnegative(dim: Dim, ranges: Ranges) -> bool:
     """Whether ``dim >= 0`` for every value of its variables and sizes."""
+    if dim.is_constant:
+        return dim.value >= 0
+    found = ranges.proved.get(dim)
+    if found is None:
+        found = ranges.proved[dim] = _prove(dim, ranges)
+    return found
+
+
+def _prove(dim: Dim, ranges: Ranges) -> bool:
     low = _lowest(dim, ranges)
     if low is None:
         return False
@@ -88,7 +103,7 @@ def _lowest(dim: Dim, ranges: Ranges) -> Dim | None:
         if extent is None:
             return None
         total = total + Dim.make({tuple(others): coef}) * (extent - 1)
-    if any(is_variable(name) and _outside_atoms(total, name) for name in total.symbols()):
+    if any(is_variable(name) and _outside_atoms(total, name) for name in total.symbol_set()):
         return _lowest(total, ranges)
     return total
 
@@ -114,12 +129,16 @@ def simplify_dim(dim: Dim, ranges: Ranges) -> Dim:
     """Drop ``max``/``min``/``//``/``%`` that ranges decide."""
     if all(atom.op == "symbol" for mono, _ in dim.terms for atom in mono):
         return dim
+    found = ranges.simplified.get(dim)
+    if found is not None:
+        return found
     total = ZERO
     for mono, coef in dim.terms:
         term = as_dim(coef)
         for atom in mono:
             term = term * _simplify_atom(atom, ranges)
         total = total + term
+    ranges.simplified[dim] = total
     return total
 
 

@@ -12,7 +12,14 @@ from typing import cast as typing_cast
 
 from rlx_edge.compile.backends import Backend, backend_of
 from rlx_edge.compile.cost import loop_time, template_time
-from rlx_edge.compile.launches import EXECUTE, PREPARE, Buffer, Launch, Lowered
+from rlx_edge.compile.launches import (
+    EXECUTE,
+    PREPARE,
+    Buffer,
+    Launch,
+    Lowered,
+    LoweredTransfer,
+)
 from rlx_edge.compile.loops import LoweredNest, border_kernels, fill_kernels, lower_expression
 from rlx_edge.compile.physical import NO_BORDER, Physical, same_bytes
 from rlx_edge.compile.select import Claim, Pack, claim
@@ -23,6 +30,7 @@ from rlx_edge.ir.errors import VerifyError
 from rlx_edge.ir.expression import Expr, cast, const, index, replace_loads
 from rlx_edge.ir.kernel import LoopKernel, generalize
 from rlx_edge.ir.ops import definition_expression, lookup
+from rlx_edge.ir.ops.communication import RECV, SEND
 from rlx_edge.ir.types import DType
 
 
@@ -109,6 +117,8 @@ class Lowering:
             self.literals[op.result] = typing_cast("float | int | bool", op.attrs["value"])
         elif op.name == "tensor::from_dims":
             self.lower_from_dims(op)
+        elif op.name in (SEND, RECV):
+            self.lower_transfer(op)
         elif not self.alias_view(op):
             self.lower_compute(op)
 
@@ -129,6 +139,24 @@ class Lowering:
             kernel = LoopKernel((), (dtype,), as_dim(position), cast(index(dim), dtype))
             self.emit_nests([LoweredNest(kernel, ())], stored, [], op.name, op.result)
 
+    def lower_transfer(self, op: Op) -> None:
+        """A buffer that leaves here, or one that is filled from elsewhere."""
+        is_send = op.name == SEND
+        value = op.operands[0] if is_send else op.result
+        stored = self.place(value) if is_send else self.reserve(value, Physical(value.type), EXECUTE)
+        if not stored.physical.is_plain:
+            raise _not_plain(f"transfer {op.attrs['edge']} of %{value.name}", stored.physical)
+        self.lowered.transfers.append(
+            LoweredTransfer(
+                typing_cast("int", op.attrs["edge"]),
+                is_send,
+                stored.buffer,
+                len(self.lowered.execute),
+                value.name,
+                value.type,
+            )
+        )
+
     def alias_view(self, op: Op) -> bool:
         """Give a view its operand's storage when the bytes are the same."""
         if "view" not in _traits(op):
@@ -147,9 +175,6 @@ class Lowering:
     def lower_compute(self, op: Op) -> None:
         phase = PREPARE if op.attrs.get("phase") == "compile" else EXECUTE
         physical = _physical(op)
-        context, value = definition_expression(op)
-        del context
-        value = self.inline_literals(op, value)
         found = claim(
             op,
             physical,
@@ -170,7 +195,10 @@ class Lowering:
             else self.place(operand).buffer
             for operand in op.operands
         ]
-        nests = lower_expression(value, physical, self.operand_physical(op), self.unbounded)
+        _, value = definition_expression(op)
+        nests = lower_expression(
+            self.inline_literals(op, value), physical, self.operand_physical(op), self.unbounded
+        )
         self.emit_nests(nests, stored, operands, op.name, op.result)
 
     def operand_physical(self, op: Op) -> list[Physical]:
@@ -237,8 +265,11 @@ class Lowering:
         return number
 
 
-def lower(module: Module, target: Target) -> Lowered:
-    """Launches of a placed module's function; ``VerifyError`` where it is not placed."""
+def lower(module: Module, target: Target, *, is_home: bool = True) -> Lowered:
+    """Launches of a placed module's function, or of one device's part of it.
+
+    A part that is not ``is_home`` reads no parameter. ``VerifyError`` where it is not placed.
+    """
     function = module.function
     state = Lowering(
         module,
@@ -246,7 +277,7 @@ def lower(module: Module, target: Target) -> Lowered:
         backend_of(target),
         unbounded=frozenset(binding.symbol for binding in function.bindings),
     )
-    for position, param in enumerate(function.params):
+    for position, param in enumerate(function.params if is_home else ()):
         physical = Physical(param.type)
         number = state.lowered.add_buffer(Buffer(param.name, physical.nbytes, "input", position))
         state.storage[param] = Storage(number, physical, EXECUTE)
@@ -261,13 +292,17 @@ def _collect_outputs(function: Function, state: Lowering) -> None:
     for value in function.returns:
         stored = state.place(value)
         if not stored.physical.is_plain:
-            raise VerifyError(
-                "lower.output",
-                f"output %{value.name} is not in the plain layout",
-                found=f"{stored.physical.layout} with border {stored.physical.border}",
-                allowed="NCHW without a border",
-            )
+            raise _not_plain(f"output %{value.name}", stored.physical)
         state.lowered.outputs.append(stored.buffer)
+
+
+def _not_plain(what: str, physical: Physical) -> VerifyError:
+    return VerifyError(
+        "lower.output",
+        f"{what} is not in the plain layout",
+        found=f"{physical.layout} with border {physical.border}",
+        allowed="NCHW without a border",
+    )
 
 
 def _physical(op: Op) -> Physical:

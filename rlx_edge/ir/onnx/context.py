@@ -141,6 +141,7 @@ class NodeContext:
         return number
 
     def _data_dependent(self, index: int) -> NoReturn:
+        self.entry(index)
         self.fail(
             "import.data_dependent",
             f"input {index} ({self.node.inputs[index]!r}) must be known when the model is imported",
@@ -234,6 +235,9 @@ class NodeContext:
         return self.op(name, operands, attrs, hint=name.rsplit("::", 1)[1])
 
     def splat(self, value: float | int | bool, dtype: DType) -> Value:
+        """A scalar constant, which must be one of ``dtype``."""
+        if not dtype.is_float and typed(value, dtype) != value:
+            self.unsupported("element type", found=dtype, allowed="floats")
         return self.state.splat(value, dtype)
 
     def reshape(self, x: Value, shape: Sequence[Dim], *, hint: str | None = None) -> Value:
@@ -267,7 +271,16 @@ def qualified(node: Node) -> str:
 
 
 def typed(value: float | int | bool, dtype: DType) -> float | int | bool:
-    """``value`` as the Python type that stands for elements of ``dtype``."""
+    """``value`` as the Python type that stands for elements of ``dtype``; infinities become the
+    bounds of integer types, NaN becomes 0."""
     if dtype is BOOL:
         return bool(value)
-    return float(value) if dtype.is_float else int(value)
+    if dtype.is_float:
+        return float(value)
+    bits = dtype.bytes * 8
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    if dtype.kind == "uint":
+        low, high = 0, (1 << bits) - 1
+    if value != value:
+        return 0
+    return low if value < low else high if value > high else int(value)

@@ -37,8 +37,8 @@ def fold(n: NodeContext) -> tuple[ShapeValue, ...] | None:
         return None
     try:
         results = function(n)
-    except Unknown:
-        return None
+    except (Unknown, IndexError, ValueError, StopIteration):
+        return None  # not known, or a node that contradicts itself, which the converter reports
     return results if all(result.size <= MAX_ELEMENTS for result in results) else None
 
 
@@ -88,10 +88,13 @@ def _range(n: NodeContext) -> tuple[ShapeValue, ...]:
 
 
 def _elementwise(
-    n: NodeContext, dtype: DType, function: Callable[..., Item], count: int
+    n: NodeContext, dtype: DType, function: Callable[..., Item], count: int, alike: int = 0
 ) -> tuple[ShapeValue, ...]:
+    """``function`` of each row of broadcast items; inputs from ``alike`` on share their type."""
     spread = n.arithmetic(dtype).spread
     values = [n.content(index) for index in range(count)]
+    if len({value.dtype.name for value in values[alike:]}) > 1:
+        raise Unknown  # the converter reports it
     shape = broadcast_shape(*(value.shape for value in values))
     columns = [broadcast_items(value, shape) for value in values]
     return (
@@ -160,7 +163,7 @@ def _where(n: NodeContext) -> tuple[ShapeValue, ...]:
             return arithmetic.choose(condition, a, b)
         raise Unknown
 
-    return _elementwise(n, dtype, function, 3)
+    return _elementwise(n, dtype, function, 3, alike=1)
 
 
 def _cast(n: NodeContext) -> tuple[ShapeValue, ...]:

@@ -51,7 +51,8 @@ def _concat(n: NodeContext) -> tuple[ShapeValue, ...]:
     parts = [n.content(index) for index in range(n.count)]
     axis = n.axis(n.int_attr("axis"), len(parts[0].shape))
     before = parts[0].shape[:axis]
-    if any(part.shape[:axis] != before for part in parts):
+    kinds = {part.dtype.name for part in parts}
+    if len(kinds) > 1 or any(part.shape[:axis] != before for part in parts):
         raise Unknown
     items: list[Item] = []
     for head in indices_of(before):

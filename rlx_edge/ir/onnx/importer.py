@@ -142,6 +142,14 @@ class _Importer:
 
     def run(self, parameters: Mapping[str, Entry]) -> None:
         graph = self.model.graph
+        names = [info.name for info in graph.outputs]
+        if not names or len(set(names)) < len(names):
+            raise ModelError(
+                "import.graph",
+                "a graph has outputs, each with a name of its own",
+                found=names or "no outputs",
+                where=self.model.source,
+            )
         scope = Scope(self.model.opsets)
         scope.names.update(parameters)
         entries = self.graph(graph, scope)
@@ -149,7 +157,6 @@ class _Importer:
         for info, entry in zip(graph.outputs, entries, strict=True):
             where = f"{self.model.source}: output {info.name!r}"
             function.returns.append(self.state.materialize(entry, where))
-        names = [info.name for info in graph.outputs]
         if names != [value.name for value in function.returns]:
             function.output_names = names
 

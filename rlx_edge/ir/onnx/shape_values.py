@@ -155,7 +155,9 @@ def over_one_denominator(items: Sequence[Item]) -> tuple[tuple[Dim, ...], int] |
 
 
 def indices_of(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All index tuples in row-major order."""
+    """All index tuples in row-major order; ``Unknown`` for shapes that are not followed."""
+    if math.prod(shape) > MAX_ELEMENTS or any(extent < 0 for extent in shape):
+        raise Unknown
     return product(*(range(extent) for extent in shape))
 
 

@@ -92,15 +92,19 @@ class ImportState:
                     where=where,
                     hint=error.hint,
                 ) from None
-            self._require_sizes(name, operands, result)
+            self._require_sizes(name, operands, result, where)
             return result
         raise ModelError("import.sizes", f"{name}: too many sizes do not agree", where=where)
 
-    def _require_sizes(self, name: str, operands: Sequence[Value], result: Value) -> None:
+    def _require_sizes(
+        self, name: str, operands: Sequence[Value], result: Value, where: str
+    ) -> None:
         """Guards for sizes that the operation makes and that small inputs could make negative."""
         minimum = 1 if name in _NEVER_EMPTY else 0
         old = {dim for operand in operands for dim in operand.type.shape}
         for dim in result.type.shape:
+            if dim.is_constant and dim.value < 0:
+                raise ModelError("import.node", "a negative size", found=result.type, where=where)
             if dim not in old:
                 self.assume.require_at_least(dim, minimum, f"a size of %{result.name}")
 
@@ -174,11 +178,11 @@ class ImportState:
         return BY_ONNX[number]
 
     def weight(self, tensor: TensorProto, where: str, shape: Sequence[int] | None = None) -> Value:
-        """A ``tensor::const`` (one element: ``tensor::splat``) of ``tensor``, maybe reshaped."""
+        """A ``tensor::const`` of ``tensor``, maybe reshaped; a splat for less than two elements."""
         dtype = self.dtype(tensor.data_type, where)
         extents = tuple(as_dim(dim) for dim in (tensor.dims if shape is None else shape))
-        if tensor.size == 1:
-            return self.splat(tensor.elements()[0], dtype, extents)
+        if tensor.size < 2:
+            return self.splat(tensor.elements()[0] if tensor.size else 0, dtype, extents)
         return self._constant(tensor.data, TensorType(dtype, extents), tensor.name or "w", where)
 
     def _constant(self, data: ByteRange, type: TensorType, hint: str, where: str) -> Value:
@@ -282,8 +286,8 @@ class ImportState:
             numbers = content.numbers()
         except Unknown:
             return self._from_symbols(content, name, where)
-        if len(numbers) == 1:
-            return self.splat(numbers[0], content.dtype, content.shape)
+        if len(numbers) < 2:
+            return self.splat(numbers[0] if numbers else 0, content.dtype, content.shape)
         data = struct.pack(f"<{len(numbers)}{content.dtype.struct}", *numbers)
         type = TensorType(content.dtype, tuple(as_dim(dim) for dim in content.shape))
         return self._constant(ByteRange.of(data), type, name, where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,6 +21,13 @@ def _reshaped(n: NodeContext, shape: Sequence[Dim]) -> Output:
     static = all(dim.is_constant for dim in shape)
     if entry.tensor is not None and entry.value is None and static:
         dims = tuple(dim.value for dim in shape)
+        if math.prod(dims) != entry.tensor.size:
+            n.fail(
+                "import.node",
+                "the new shape holds another number of elements",
+                found=_text(shape),
+                allowed=f"{entry.tensor.size} elements",
+            )
         return Entry(entry.name, tensor=replace(entry.tensor, dims=dims))
     return n.reshape(n.value(0), shape)
 

@@ -47,7 +47,10 @@ def _resize(n: NodeContext) -> Value:
     rounding = n.string_attr("nearest_mode", "round_prefer_floor")
     if n.has(3) and n.shape(3) != (ZERO,):
         sizes = list(n.shape(0))
-        for axis, size in zip(axes, n.dims(3), strict=True):
+        given = n.dims(3)
+        if len(given) != len(axes):
+            n.fail("import.node", "one size an axis is needed", found=len(given), allowed=len(axes))
+        for axis, size in zip(axes, given, strict=True):
             sizes[axis] = size
     else:
         sizes = _scaled(n, 2, axes)
@@ -91,6 +94,8 @@ def _scaled(n: NodeContext, index: int, axes: Sequence[int]) -> list[Dim]:
 def _scale(n: NodeContext, size: Dim, scale: float | Ratio) -> Dim:
     """``size * scale``, which must be whole."""
     if isinstance(scale, float):
+        if not 0.0 < scale < float("inf"):
+            n.fail("import.node", "a scale must be positive", found=scale)
         numerator, denominator = scale.as_integer_ratio()
         scaled = size * numerator
     else:

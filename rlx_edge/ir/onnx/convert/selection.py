@@ -122,7 +122,9 @@ def _split_sizes(n: NodeContext, extent: Dim) -> tuple[Dim, ...]:
 
 def _equal_parts(n: NodeContext, extent: Dim) -> tuple[Dim, ...]:
     """All of one size; from opset 18 on the last may be smaller."""
-    count = n.int_attr("num_outputs", len(n.node.outputs))
+    count = len(n.node.outputs)
+    if n.int_attr("num_outputs", count) != count:
+        n.fail("import.attribute", "num_outputs is not the number of outputs", allowed=count)
     if extent.divisible_by(count):
         return (extent // count,) * count
     if n.opset < 18:
@@ -144,7 +146,8 @@ def _gather(n: NodeContext) -> Value:
     shape = x.type.shape
     axis = n.axis(n.int_attr("axis", 0), len(shape))
     index = n.state.content_of(n.entry(1))
-    if index is None or index.size != 1 or n.state.depends_on_values(index):
+    is_data = index is None or n.state.depends_on_values(index)
+    if index is None or is_data or index.size != 1 or not index.dtype.is_integer:
         return n.op("rlxc::gather", [x, n.value(1)], {"axis": axis})
     (at,) = index.dims()
     start = _from_front(n, at, shape[axis])

@@ -33,16 +33,32 @@ class Window:
 
 def _window(n: NodeContext, kernel: tuple[int, ...], spatial: Sequence[Dim]) -> Window:
     rank = len(kernel)
+    _check_axes(n, rank, spatial)
+    stride = _spatial(n, "strides", rank)
+    dilation = _spatial(n, "dilations", rank)
+    before, after = _padding(n, kernel, stride, dilation, spatial)
+    return Window(kernel, stride, dilation, before, after)
+
+
+def _check_axes(n: NodeContext, rank: int, spatial: Sequence[Dim]) -> None:
     if len(spatial) != rank:
         n.fail(
             "import.attribute",
             "kernel and input have different numbers of spatial axes",
             found=f"{rank} and {len(spatial)}",
         )
-    stride = _spatial(n, "strides", rank)
-    dilation = _spatial(n, "dilations", rank)
-    before, after = _padding(n, kernel, stride, dilation, spatial)
-    return Window(kernel, stride, dilation, before, after)
+
+
+def _explicit_pads(n: NodeContext, rank: int) -> tuple[int, ...]:
+    pads = n.ints_attr("pads", (0,) * (2 * rank))
+    if len(pads) != 2 * rank or min(pads) < 0:
+        n.fail(
+            "import.attribute",
+            "attribute 'pads' is not right",
+            found=list(pads),
+            allowed=f"{2 * rank} numbers that are not negative",
+        )
+    return pads
 
 
 def _spatial(n: NodeContext, name: str, rank: int) -> tuple[int, ...]:
@@ -68,15 +84,7 @@ def _padding(
     rank = len(kernel)
     mode = n.string_attr("auto_pad", "NOTSET") or "NOTSET"
     if mode == "NOTSET":
-        pads = n.ints_attr("pads", (0,) * (2 * rank))
-        if len(pads) != 2 * rank or min(pads) < 0:
-            n.fail(
-                "import.attribute",
-                "attribute 'pads' is not right",
-                found=list(pads),
-                allowed=f"{2 * rank} numbers that are not negative",
-            )
-        dims = tuple(as_dim(pad) for pad in pads)
+        dims = tuple(as_dim(pad) for pad in _explicit_pads(n, rank))
         return dims[:rank], dims[rank:]
     if mode == "VALID":
         return (ZERO,) * rank, (ZERO,) * rank
@@ -212,6 +220,7 @@ def _conv_transpose(n: NodeContext) -> Value:
     rank = _image_rank(n, 1)
     kernel = _kernel_of(n, n.shape(1))
     spatial = n.shape(0)[2:]
+    _check_axes(n, rank, spatial)
     stride = _spatial(n, "strides", rank)
     dilation = _spatial(n, "dilations", rank)
     extra = n.ints_attr("output_padding", (0,) * rank)
@@ -219,7 +228,7 @@ def _conv_transpose(n: NodeContext) -> Value:
         n.fail("import.attribute", "attribute 'output_padding' is not right", found=list(extra))
     mode = n.string_attr("auto_pad", "NOTSET") or "NOTSET"
     if mode == "NOTSET" and not n.has_attr("output_shape"):
-        pads = n.ints_attr("pads", (0,) * (2 * rank))
+        pads = _explicit_pads(n, rank)
     else:
         pads = _transposed_pads(n, mode, kernel, stride, dilation, extra, spatial)
     x = _as_image(n, n.value(0), rank)
@@ -253,6 +262,8 @@ def _transposed_pads(
     if mode == "VALID" and not n.has_attr("output_shape"):
         return (0,) * (2 * rank)
     wanted: Sequence[Dim | int] = n.ints_attr("output_shape", ())[-rank:]
+    if wanted and len(wanted) != rank:
+        n.fail("import.attribute", "attribute 'output_shape' is not right", found=list(wanted))
     if not wanted:
         wanted = [extent * step for extent, step in zip(spatial, stride, strict=True)]
     before: list[int] = []

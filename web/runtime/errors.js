@@ -94,7 +94,8 @@ function shown(value) {
 /** @typedef {"is fetched" | "is compiled" | "is loaded" | "runs"} Doing */
 
 /**
- * The error of a run that nobody wants any more. Its name is `AbortError`, as everywhere on the web.
+ * The error of work that nobody wants any more. Its name is `AbortError`, as everywhere on the
+ * web.
  *
  * @param {Doing} doing
  * @param {AbortSignal} signal

@@ -36,7 +36,7 @@ function documentUrl() {
 export async function fetchBytes(url, what, signal) {
   if (url.protocol === "file:") {
     const { readFile } = await import("node:fs/promises");
-    return read(() => readFile(url, { signal }).then((bytes) => new Uint8Array(bytes)), url, signal);
+    return read(async () => new Uint8Array(await readFile(url, { signal })), url, signal);
   }
   const response = await request(url, what, signal);
   return read(async () => new Uint8Array(await response.arrayBuffer()), url, signal);

@@ -175,7 +175,7 @@ export class ProgramRunner {
     this.#weights = { files: {}, constants: {} };
   }
 
-  // ---- memory ------------------------------------------------------------------------------------
+  // ---- memory ---------------------------------------------------------------------------------
 
   #use() {
     if (!this.#unit) throw failure("unit.closed", {}, { where: this.#options.device });
@@ -264,7 +264,7 @@ export class ProgramRunner {
     return tensor;
   }
 
-  // ---- commands ----------------------------------------------------------------------------------
+  // ---- commands -------------------------------------------------------------------------------
 
   /**
    * @param {Command[]} commands

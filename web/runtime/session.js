@@ -142,7 +142,7 @@ export class InferenceSession {
     return session;
   }
 
-  // ---- what the model is -------------------------------------------------------------------------
+  // ---- what the model is ----------------------------------------------------------------------
 
   /** @returns {readonly string[]} */
   get inputNames() {
@@ -179,7 +179,7 @@ export class InferenceSession {
     return this.#variants.reduce((sum, { runner }) => sum + (runner?.memorySize ?? 0), 0);
   }
 
-  // ---- running -----------------------------------------------------------------------------------
+  // ---- running --------------------------------------------------------------------------------
 
   /**
    * The named outputs (all by default), as fresh tensors.
@@ -281,7 +281,7 @@ export class InferenceSession {
     });
   }
 
-  // ---- variants ----------------------------------------------------------------------------------
+  // ---- variants -------------------------------------------------------------------------------
 
   /**
    * Fill a new session; one that fails keeps nothing.

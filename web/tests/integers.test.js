@@ -40,7 +40,8 @@ test("every operation has the exact result in the one form", () => {
       for (const b of ALL) {
         if (b === 0n && (operation === floordiv || operation === mod)) continue;
         const found = operation(integer(a), integer(b));
-        assert.ok(Object.is(found, integer(exact(a, b))), `${operation.name}(${a}, ${b}): ${found}`);
+        const what = `${operation.name}(${a}, ${b}): ${found}`;
+        assert.ok(Object.is(found, integer(exact(a, b))), what);
         assert.ok(typeof found === "bigint" || Number.isSafeInteger(found));
       }
     }

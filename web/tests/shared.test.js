@@ -1,4 +1,4 @@
-/** Cases that Python and JavaScript answer alike; `tests/web/shared_cases.py` writes the answers. */
+/** Cases that Python and JavaScript answer alike; `tests/web/shared_cases.py` has them. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -84,7 +84,8 @@ test("programs: what Python refuses is refused for the same reason", () => {
     if (path) {
       const parents = path.startsWith("rlx.") ? [path] : path.split(".");
       const last = parents.pop();
-      const place = parents.reduce((/** @type {any} */ at, /** @type {string} */ key) => at[key], document);
+      let place = document;
+      for (const key of parents) place = place[key];
       if (value === null) delete place[last];
       else place[last] = value;
     }

@@ -67,7 +67,7 @@ for (const [name, file] of KINDS) {
   test(`from ${name}`, async () => {
     const memory = new Uint8Array(2 * SIZE);
     const expected = new Uint8Array(2 * SIZE);
-    /** @type {Record<string, import("../runtime/weights.js").Range | import("../runtime/weights.js").Range[]>} */
+    /** @type {import("../runtime/weights.js").WeightRanges["constants"]} */
     const constants = {};
     /** @type {import("../runtime/program.js").Upload[]} */
     const uploads = [];

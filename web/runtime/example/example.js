@@ -44,8 +44,11 @@ function show({ step, done, total }) {
 /** @param {import("./runtime/session.js").ValueMetadata} metadata */
 function addInput({ name, type, shape }) {
   const group = document.createElement("fieldset");
-  group.append(Object.assign(document.createElement("legend"), { textContent: `${name}: ${type}` }));
-  const field = (/** @type {string} */ text, /** @type {string} */ key, /** @type {any} */ value) => {
+  const legend = document.createElement("legend");
+  legend.textContent = `${name}: ${type}`;
+  group.append(legend);
+  /** @type {(text: string, key: string, value: any) => void} */
+  const field = (text, key, value) => {
     const label = document.createElement("label");
     const input = Object.assign(document.createElement("input"), { name: `${name}.${key}`, value });
     label.append(`${text} `, input);

@@ -36,18 +36,26 @@ function measure(call, count) {
   return (user + system) / 1e6 / count;
 }
 
-const calls = JSON.parse(readFileSync(jobsPath, "utf8")).map(prepare);
-const counts = [];
-for (const call of calls) {
-  let seconds = 0;
-  let calls = 0;
-  while (seconds < WARM_UP || calls < 5) {
-    seconds += measure(call, 1);
-    calls += 1;
+async function warmUp(call) {
+  const end = performance.now() + 1000 * WARM_UP;
+  for (let done = 0; done < 5 || performance.now() < end; done++) {
+    call();
     // Compilation finishes on another thread and is taken over between turns.
     await new Promise((resolve) => setTimeout(resolve, 0));
   }
-  counts.push(Math.max(1, Math.round(SHORTEST / measure(call, 5))));
+}
+
+function repeats(call) {
+  let count = 1;
+  while (measure(call, count) * count < SHORTEST / 4) count *= 2;
+  return Math.max(1, Math.round(SHORTEST / measure(call, count)));
+}
+
+const calls = JSON.parse(readFileSync(jobsPath, "utf8")).map(prepare);
+const counts = [];
+for (const call of calls) {
+  await warmUp(call);
+  counts.push(repeats(call));
 }
 const times = calls.map(() => []);
 for (let round = 0; round < rounds; round++) {

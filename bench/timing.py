@@ -15,6 +15,9 @@ from dataclasses import dataclass
 SHORTEST = 0.01
 """Seconds that one measurement lasts at least; short calls are repeated."""
 
+WARM_UP = 3
+"""Calls before anything is measured."""
+
 
 @dataclass(frozen=True)
 class Times:
@@ -38,17 +41,24 @@ class Times:
 
 
 def interleave(calls: Sequence[Callable[[], object]], rounds: int) -> list[Times]:
-    """Times of each call over `rounds` rounds, after a warm-up of three calls."""
+    """Times of each call over `rounds` rounds, after a warm-up."""
     repeats = []
     for call in calls:
-        for _ in range(3):
-            seconds = measure(call, 1)
-        repeats.append(max(1, round(SHORTEST / seconds)))
+        measure(call, WARM_UP)
+        repeats.append(_repeats(call))
     measured: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for call, count, into in zip(calls, repeats, measured, strict=True):
             into.append(measure(call, count))
     return [Times(tuple(seconds)) for seconds in measured]
+
+
+def _repeats(call: Callable[[], object]) -> int:
+    """How many calls in a row last for `SHORTEST`."""
+    count = 1
+    while (seconds := measure(call, count)) * count < SHORTEST / 4:
+        count *= 2
+    return max(1, round(SHORTEST / seconds))
 
 
 def measure(call: Callable[[], object], count: int) -> float:

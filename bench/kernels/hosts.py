@@ -17,7 +17,7 @@ import wasmtime
 from bench.kernels.jobs import Job
 from bench.timing import interleave
 
-NODE_SCRIPT = Path(__file__).with_name("node_host.js")
+NODE_SCRIPT = Path(__file__).with_name("node_host.cjs")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Speed:
 
 
 def fill_values(count: int) -> np.ndarray:
-    """What `node_host.js` writes too: small numbers of both signs, none of them zero for long."""
+    """What `node_host.cjs` writes too: small numbers of both signs, none of them zero for long."""
     index = np.arange(count, dtype=np.int64)
     return (((index * 7919) % 1013) / 1013 - 0.5).astype(np.float32)
 

@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml | $(BIN)/python
 setup: $(STAMP) ## create .venv, install everything, fetch the models
 	@scripts/install_tools.sh wasm-validate:wabt node:nodejs npm:npm
 	@[ node_modules/.package-lock.json -nt package-lock.json ] || ! command -v npm >/dev/null || \
-		npm ci --no-audit --no-fund
+		npm ci --no-audit --no-fund --loglevel=error
 	@$(BIN)/rlx models fetch
 
 run: setup ## run the orientation and the digits model on sample inputs

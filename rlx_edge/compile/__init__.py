@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rlx_edge.compile.compiler import CompiledModule as CompiledModule
     from rlx_edge.compile.compiler import compile_module as compile_module
+    from rlx_edge.compile.compiler import compile_part as compile_part
     from rlx_edge.compile.compiler import compile_placed as compile_placed
     from rlx_edge.compile.compiler import is_placed as is_placed
     from rlx_edge.compile.compiler import place_module as place_module
@@ -20,6 +21,7 @@ __all__ = [
     "CompiledModule",
     "WasmTarget",
     "compile_module",
+    "compile_part",
     "compile_placed",
     "is_placed",
     "place_module",
@@ -29,6 +31,7 @@ _LAZY = {
     "CompiledModule": "rlx_edge.compile.compiler",
     "WasmTarget": "rlx_edge.compile.targets.wasm",
     "compile_module": "rlx_edge.compile.compiler",
+    "compile_part": "rlx_edge.compile.compiler",
     "compile_placed": "rlx_edge.compile.compiler",
     "is_placed": "rlx_edge.compile.compiler",
     "place_module": "rlx_edge.compile.compiler",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlx_edge.compile.backends import backend_of
 from rlx_edge.compile.lower import lower
 from rlx_edge.compile.pipeline import NATIVE_PIPELINE, run_passes
 from rlx_edge.compile.program_builder import BufferPlace, link
+from rlx_edge.compile.schedule import schedule
+from rlx_edge.compile.shard import shard
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.compile.targets.wasm import WasmTarget
 from rlx_edge.ir.core import Function, Module
 from rlx_edge.ir.digest import module_digest
-from rlx_edge.ir.program import LaunchInfo, Port, Program
+from rlx_edge.ir.program import EdgePort, LaunchInfo, Port, Program
 
 Progress = Callable[[str], None]
 
@@ -72,16 +74,43 @@ def compile_placed(
     return _compile(placed, target, hints, progress or _silent, source_digest).program
 
 
+def compile_part(
+    placed: Module,
+    device: str,
+    target: Target | None = None,
+    *,
+    hints: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+) -> Program:
+    """The program of one device's part of a verified module that is placed on several.
+
+    Its digests are those of the whole module and of the module's task graph. Raises what ``shard``
+    and ``schedule`` raise.
+    """
+    part, graph = shard(placed, device), schedule(placed)
+    compiled = _compile(
+        part.module, target, hints, progress or _silent, graph.ir_digest, is_home=part.is_home
+    )
+    return replace(
+        compiled.program,
+        ir_digest=graph.ir_digest,
+        device=device,
+        graph_digest=graph.digest,
+    )
+
+
 def _compile(
     placed: Module,
     target: Target | None,
     hints: Mapping[str, int] | None,
     tell: Progress,
     source_digest: str | None,
+    *,
+    is_home: bool = True,
 ) -> CompiledModule:
     chosen = target or WasmTarget()
     tell("lower")
-    lowered = lower(placed, chosen)
+    lowered = lower(placed, chosen, is_home=is_home)
     tell("plan")
     linked = link(placed.function, lowered, chosen.memory, hints)
     tell("emit")
@@ -96,7 +125,7 @@ def _compile(
         kernels_digest="sha256:" + hashlib.sha256(code.data).hexdigest(),
         code=code.data,
         plan=linked.plan,
-        inputs=tuple(Port(value.name, value.type) for value in function.params),
+        inputs=tuple(Port(value.name, value.type) for value in function.params if is_home),
         outputs=tuple(
             Port(name, value.type) for name, value in zip(names, function.returns, strict=True)
         ),
@@ -104,10 +133,13 @@ def _compile(
         prepare=linked.prepare,
         execute=linked.execute,
         launches=linked.launches,
-        bindings=tuple(function.bindings),
+        bindings=tuple(function.bindings if is_home else ()),
         guards=tuple(function.guards),
         resident=linked.resident,
         entries=code.entries,
+        transfers=tuple(
+            EdgePort(item.edge, item.is_send, item.name, item.type) for item in lowered.transfers
+        ),
     )
     return CompiledModule(placed, program, linked.buffers)
 

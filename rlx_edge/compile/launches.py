@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.kernel import Kernel
+from rlx_edge.ir.types import TensorType
 
 PREPARE = "compile"
 EXECUTE = "execute"
@@ -39,6 +40,18 @@ class Launch:
     """Workgroups, the word after the kernel's index, for targets that have them."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoweredTransfer:
+    """Transfer ``edge`` of ``buffer``, in front of launch ``position`` of ``execute``."""
+
+    edge: int
+    is_send: bool
+    buffer: int
+    position: int
+    name: str
+    type: TensorType
+
+
 @dataclass(slots=True)
 class Lowered:
     """Everything a function needs to run: ``prepare`` once, ``execute`` each time, in order."""
@@ -48,6 +61,7 @@ class Lowered:
     execute: list[Launch] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
+    transfers: list[LoweredTransfer] = field(default_factory=list)
 
     def add_buffer(self, buffer: Buffer) -> int:
         self.buffers.append(buffer)

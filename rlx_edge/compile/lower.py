@@ -143,7 +143,9 @@ class Lowering:
         """A buffer that leaves here, or one that is filled from elsewhere."""
         is_send = op.name == SEND
         value = op.operands[0] if is_send else op.result
-        stored = self.place(value) if is_send else self.reserve(value, Physical(value.type), EXECUTE)
+        stored = (
+            self.place(value) if is_send else self.reserve(value, Physical(value.type), EXECUTE)
+        )
         if not stored.physical.is_plain:
             raise _not_plain(f"transfer {op.attrs['edge']} of %{value.name}", stored.physical)
         self.lowered.transfers.append(

@@ -28,6 +28,7 @@ PASSES: dict[str, str] = {
     "place": "rlx_edge.compile.passes.place:Place",
     "layout": "rlx_edge.compile.passes.layout:Layout",
     "borders": "rlx_edge.compile.passes.borders:Borders",
+    "split": "rlx_edge.compile.passes.split:Split",
 }
 """Name → ``module:Class`` of a frozen dataclass with ``name``, options and ``run``."""
 

@@ -15,6 +15,7 @@ from rlx_edge.compile.launches import Buffer, Launch, Lowered
 from rlx_edge.compile.memory_plan import ALIGNMENT, Lifetime, assign_offsets
 from rlx_edge.compile.plan_builder import PlanBuilder
 from rlx_edge.compile.targets.target import Memory
+from rlx_edge.compile.transfers import transfer_uses, weave
 from rlx_edge.ir.commands import Command, Run
 from rlx_edge.ir.core import Function, Guard
 from rlx_edge.ir.dims import Dim, as_dim
@@ -90,9 +91,14 @@ def link(
             for number, value in zip(numbers_of, values, strict=True)
         )
         for numbers_of, values in (
-            (lowered.inputs, function.params),
+            (lowered.inputs, function.params if lowered.inputs else ()),
             (lowered.outputs, function.returns),
         )
+    )
+    boundary = len(lowered.prepare)
+    transfers = tuple(
+        (addresses[item.buffer], tuple(builder.dim(dim) for dim in item.type.shape))
+        for item in lowered.transfers
     )
     plan = PlanProgram(
         tuple(builder.symbols),
@@ -104,13 +110,17 @@ def link(
         peak,
         inputs,
         outputs,
+        transfers,
     )
     return Linked(
         tuple(kernels),
         plan,
         _uploads(lowered, resident_at, addresses, builder),
         _segments(lowered.prepare, 0, env),
-        _segments(lowered.execute, len(lowered.prepare), env),
+        weave(
+            lowered,
+            lambda begin, end: _segments(lowered.execute[begin:end], boundary + begin, env),
+        ),
         tuple(
             LaunchInfo(
                 launch.op,
@@ -208,6 +218,8 @@ def _spans(lowered: Lowered) -> list[_Span]:
         uses.setdefault(number, []).append(boundary)
     for number in lowered.outputs:
         uses.setdefault(number, []).append(end)
+    for number, place in transfer_uses(lowered):
+        uses.setdefault(number, []).append(boundary + place)
     spans: list[_Span] = []
     for number, buffer in enumerate(lowered.buffers):
         touched = uses.get(number, [])
@@ -331,11 +343,9 @@ def _uploads(
     return tuple(uploads)
 
 
-def _segments(
-    launches: Sequence[Launch], begin: int, env: Mapping[str, int]
-) -> tuple[Command, ...]:
+def _segments(launches: Sequence[Launch], begin: int, env: Mapping[str, int]) -> tuple[Run, ...]:
     """One ``Run`` for each stretch of launches that fits a segment at the representative sizes."""
-    commands: list[Command] = []
+    commands: list[Run] = []
     start, spent = begin, 0
     for number, launch in enumerate(launches, begin):
         time = max(0, launch.time.evaluate(env))

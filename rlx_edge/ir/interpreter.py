@@ -1,7 +1,7 @@
 """The reference interpreter: modules evaluated from the operators' own definitions.
 
-Slow and exact: the bits are those that every compiled target must give. Placement attributes and
-layouts do not change values. Constant folding uses ``evaluate_op``.
+Slow and exact: the bits are those that every compiled target must give. Placement attributes,
+layouts and transfers between devices do not change values. Constant folding uses ``evaluate_op``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rlx_edge.ir.evaluator import Source, evaluate
 from rlx_edge.ir.expression import substitute
 from rlx_edge.ir.opdef import Decomposition
 from rlx_edge.ir.ops import definition_expression, lookup, root_name
+from rlx_edge.ir.ops.communication import RECV, SEND
 from rlx_edge.ir.ops.premises import premises
 from rlx_edge.ir.scalar_functions import expand
 from rlx_edge.ir.tensor import Tensor, store, zeros
@@ -37,9 +38,14 @@ def interpret(module: Module, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
     check_guards(function, env)
     values: dict[Value, Tensor] = {param: feeds[param.name] for param in function.params}
     last_use = _last_uses(function)
+    carried: dict[object, Tensor] = {}
     for position, op in enumerate(function.ops):
         operands = [values[operand] for operand in op.operands]
-        if op.name == "tensor::const":
+        if op.name == SEND:
+            carried[op.attrs["edge"]] = operands[0]
+        elif op.name == RECV:
+            values[op.result] = carried.pop(op.attrs["edge"])
+        elif op.name == "tensor::const":
             values[op.result] = _constant(module, op)
         else:
             values[op.result] = evaluate_op(op, operands, env)

@@ -72,6 +72,9 @@ MESSAGES: dict[str, Message] = {
     "commands.free": Message(RlxError, "freed twice", found="{buffer}"),
     "executor.event": Message(RlxError, "unexpected event: {why}", found="{event}"),
     # ---- programs ----------------------------------------------------------------------------
+    "graph.syntax": Message(
+        ModelError, "{field} of a task graph cannot be this", found="{found}", allowed="{allowed}"
+    ),
     "program.syntax": Message(
         ModelError, "{field} cannot be this", found="{found}", allowed="{allowed}"
     ),

@@ -148,10 +148,14 @@ def _has_kind(value: object, kind: str) -> bool:
 
 
 def _type_problems(op: Op, definition: OpDef, sizes: SizeScope) -> Iterator[Report]:
-    if len(op.results) != 1:
-        yield Report("op.results", f"{op.name} has one result", len(op.results), part="operator")
+    if len(op.results) != definition.results:
+        wanted = "one result" if definition.results else "no result"
+        yield Report("op.results", f"{op.name} has {wanted}", len(op.results), part="operator")
         return
     types = [operand.type for operand in op.operands]
+    if not op.results:
+        yield from _operand_problems(op, definition, types)
+        return
     stated = op.results[0].type
     if op.name in TYPE_STATED:
         yield from _stated_problems(op, stated)
@@ -179,6 +183,15 @@ def _type_problems(op: Op, definition: OpDef, sizes: SizeScope) -> Iterator[Repo
             stated,
             inferred,
             notes=_notes(op),
+        )
+
+
+def _operand_problems(op: Op, definition: OpDef, types: Sequence[TensorType]) -> Iterator[Report]:
+    try:
+        check_operands(op.name, definition, types)
+    except RlxError as error:
+        yield Report(
+            error.code, error.what, error.found, error.allowed, "operator", notes=_notes(op)
         )
 
 

@@ -179,3 +179,5 @@ class OpDef:
     traits: frozenset[str] = frozenset()
     doc: str = ""
     examples: tuple[Example, ...] = ()
+    results: int = 1
+    """How many values it defines: 1, or 0 for an operator that only has an effect."""

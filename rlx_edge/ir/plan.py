@@ -48,11 +48,13 @@ class PlanProgram:
     inputs: tuple[tuple[int, tuple[int, ...]], ...]
     """A graph input: (SSA byte address, SSA dims)."""
     outputs: tuple[tuple[int, tuple[int, ...]], ...]
+    transfers: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """What travels to or from another device, in the order of ``Program.transfers``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where one graph input or output lies: byte ``address`` and concrete ``shape``."""
+    """Where one graph input, output or transfer lies: byte ``address`` and concrete ``shape``."""
 
     address: int
     shape: tuple[int, ...]
@@ -66,6 +68,7 @@ class Plan:
     peak: int
     inputs: tuple[Placement, ...]
     outputs: tuple[Placement, ...]
+    transfers: tuple[Placement, ...] = ()
 
 
 def evaluate(program: PlanProgram, env: Mapping[str, int], limit: int = MEMORY_LIMIT) -> Plan:
@@ -89,6 +92,7 @@ def evaluate(program: PlanProgram, env: Mapping[str, int], limit: int = MEMORY_L
         peak,
         tuple(_placement(values, entry) for entry in program.inputs),
         tuple(_placement(values, entry) for entry in program.outputs),
+        tuple(_placement(values, entry) for entry in program.transfers),
     )
 
 

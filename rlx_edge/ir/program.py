@@ -28,6 +28,16 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
+class EdgePort:
+    """This device's end of a transfer: the edge, which end, the value's name and type."""
+
+    edge: int
+    is_send: bool
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
 class Upload:
     """Constant ``digest`` (``nbytes`` bytes) is copied to byte ``address`` before ``prepare``."""
 
@@ -83,3 +93,9 @@ class Program:
     resident: int
     """Bytes at the bottom of memory that survive between runs: block, weights, packed weights."""
     entries: tuple[Entry, ...] = ()
+    device: str = ""
+    """The role whose part of the IR this is; ``""`` where it is all of it."""
+    graph_digest: str = ""
+    """Of the task graph that a part belongs to."""
+    transfers: tuple[EdgePort, ...] = ()
+    """What a part exchanges with others, in the order of the IR."""

@@ -22,7 +22,7 @@ from rlx_edge.ir.dims import parse_dim
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.messages import failure
 from rlx_edge.ir.plan import OPCODES, RELATIONS, PlanGuard, PlanProgram
-from rlx_edge.ir.program import Entry, LaunchInfo, Port, Program, Upload
+from rlx_edge.ir.program import EdgePort, Entry, LaunchInfo, Port, Program, Upload
 from rlx_edge.ir.token_reader import parse_type
 
 HEADER = "rlx.program"
@@ -85,6 +85,7 @@ def _body(program: Program) -> Json:
         "execute": [_command(item) for item in program.execute],
         "launches": [[item.op, item.value, item.kernel, item.phase] for item in program.launches],
         **({"entries": entries} if entries else {}),
+        **({"part": _part(program)} if program.device else {}),
         "plan": {
             "symbols": list(plan.symbols),
             "instructions": [list(item) for item in plan.instructions],
@@ -96,6 +97,19 @@ def _body(program: Program) -> Json:
             "inputs": [[address, list(dims)] for address, dims in plan.inputs],
             "outputs": [[address, list(dims)] for address, dims in plan.outputs],
         },
+    }
+
+
+def _part(program: Program) -> Json:
+    """What a program has that is one device's part of the IR."""
+    return {
+        "device": program.device,
+        "graph_digest": program.graph_digest,
+        "transfers": [
+            [port.edge, "send" if port.is_send else "receive", port.name, str(port.type)]
+            for port in program.transfers
+        ],
+        "places": [[address, list(dims)] for address, dims in program.plan.transfers],
     }
 
 
@@ -171,7 +185,8 @@ class _ProgramReader:
             return body[key]
 
         launches = self.items(get("launches"), "launches", self.launch)
-        plan = self.plan(get("plan"))
+        part = self.part(body["part"]) if "part" in body else ("", "", ())
+        plan = self.plan(get("plan"), body.get("part"))
         program = Program(
             ir_digest=self.text(get("ir_digest"), "ir_digest"),
             source_digest=self.text(get("source_digest"), "source_digest"),
@@ -189,9 +204,30 @@ class _ProgramReader:
             guards=self.items(get("guards"), "guards", self.guard),
             resident=self.size(get("resident"), "resident"),
             entries=self.items(body.get("entries", []), "entries", self.entry),
+            device=part[0],
+            graph_digest=part[1],
+            transfers=part[2],
         )
         self.check(program)
         return program
+
+    def part(self, value: object) -> tuple[str, str, tuple[EdgePort, ...]]:
+        fields = ("device", "graph_digest", "transfers", "places")
+        if not isinstance(value, dict) or sorted(value) != sorted(fields):
+            self.fail("part", value, fields)
+        device = self.text(value["device"], "a device")
+        graph = self.text(value["graph_digest"], "a digest")
+        return device, graph, self.items(value["transfers"], "part.transfers", self.edge_port)
+
+    def edge_port(self, item: object) -> EdgePort:
+        edge, end, name, type = self.row(item, "a transfer", 4)
+        text = self.text(type, "a type")
+        return EdgePort(
+            self.size(edge, "an edge"),
+            self.choice(end, ("send", "receive")) == "send",
+            self.text(name, "a value's name"),
+            self.placed(lambda: parse_type(text)),
+        )
 
     def check(self, program: Program) -> None:
         """What concerns several fields."""
@@ -204,6 +240,7 @@ class _ProgramReader:
         for ports, places, what in (
             (program.inputs, program.plan.inputs, "inputs"),
             (program.outputs, program.plan.outputs, "outputs"),
+            (program.transfers, program.plan.transfers, "transfers"),
         ):
             ranks = [port.type.rank for port in ports]
             if ranks != [len(dims) for _, dims in places]:
@@ -223,7 +260,7 @@ class _ProgramReader:
 
     # ---- plan --------------------------------------------------------------------------------
 
-    def plan(self, value: object) -> PlanProgram:
+    def plan(self, value: object, part: object) -> PlanProgram:
         if not isinstance(value, dict):
             self.fail("plan", type(value).__name__, "an object")
 
@@ -266,6 +303,7 @@ class _ProgramReader:
             ssa(get("peak")),
             self.items(get("inputs"), "plan.inputs", place),
             self.items(get("outputs"), "plan.outputs", place),
+            self.items(part["places"], "part.places", place) if isinstance(part, dict) else (),
         )
 
     def instruction(self, item: object, position: int, symbols: int) -> tuple[str, int, int]:

@@ -25,6 +25,7 @@ from rlx_edge.ir.printer import (
 )
 from rlx_edge.ir.size_scope import SizeScope
 from rlx_edge.ir.source import OpSpan, Span
+from rlx_edge.ir.transfer_rules import transfer_problems
 
 MAX_FINDINGS = 20
 NEIGHBOURS = 5
@@ -68,6 +69,7 @@ def findings(module: Module, *, strict: bool = False) -> list[VerifyError]:
         _parameters,
         _conditions,
         _operations,
+        _transfers,
         _returns,
         _constants,
     )
@@ -316,6 +318,13 @@ def _other_meaning(check: _Check, value: Value) -> str | None:
 def is_placed(function: Function) -> bool:
     """Whether any operation says where it runs or how it is joined."""
     return any("target_device_set" in op.attrs or "sync_mode" in op.attrs for op in function.ops)
+
+
+def _transfers(check: _Check) -> Iterator[VerifyError]:
+    ops = check.function.ops
+    for place, report in transfer_problems(check.function):
+        check.place = place
+        yield check.at_op(ops[place], report)
 
 
 def _returns(check: _Check) -> Iterator[VerifyError]:

@@ -18,6 +18,7 @@ from rlx_edge.ir.opdef import Expression, ExpressionContext, InferContext, OpDef
 from rlx_edge.ir.ops import (
     activation,
     arithmetic,
+    communication,
     contraction,
     elementary,
     indexing,
@@ -46,12 +47,13 @@ OPS: dict[str, OpDef] = {
         shape,
         indexing,
         resize,
+        communication,
     )
     for definition in family.OPS
 }
 """Operator name → definition, families in reading order."""
 
-TYPE_STATED = frozenset({"tensor::const", "tensor::splat"})
+TYPE_STATED = frozenset({"tensor::const", "tensor::splat", communication.RECV})
 """Operators whose result type is stated in the text and cannot be inferred."""
 
 

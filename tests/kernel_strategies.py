@@ -268,6 +268,3 @@ def reduction_kernels(draw: st.DrawFn, lengths: st.SearchStrategy[int]) -> Case:
     if draw(st.booleans()):
         value = binary(draw(st.sampled_from(("add", "sub", "mul"))), builder.leaf(dtype), value)
     return builder.case(value, loops, lanes, dtype)
-
-
-

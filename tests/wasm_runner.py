@@ -25,9 +25,9 @@ class Module:
 
     def __init__(self, wasm: bytes, pages: int = 64) -> None:
         self.store = wasmtime.Store(engine())
-        exports = wasmtime.Instance(
-            self.store, wasmtime.Module(engine(), wasm), []
-        ).exports(self.store)
+        exports = wasmtime.Instance(self.store, wasmtime.Module(engine(), wasm), []).exports(
+            self.store
+        )
         memory, run = exports["memory"], exports["run"]
         assert isinstance(memory, wasmtime.Memory) and isinstance(run, wasmtime.Func)
         self.memory, self._run = memory, run
@@ -62,8 +62,8 @@ def run_kernel(
         addresses[position] = (end - sizes[position]) // alignment * alignment
         end = addresses[position] - FENCE
     for array, address in zip(buffers, addresses, strict=True):
-        memory[address : address + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(
-            np.uint8
+        memory[address : address + array.nbytes] = (
+            np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         )
     record = np.array([kernel, *addresses, *parameters], np.int64).astype(np.uint32)
     memory[16 : 16 + record.nbytes] = record.view(np.uint8)

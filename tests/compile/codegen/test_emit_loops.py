@@ -114,9 +114,7 @@ def test_to_channel_blocks(channels: int, pixels: int) -> None:
 @pytest.mark.parametrize("pixels", [1, 5, 16])
 def test_from_channel_blocks(channels: int, pixels: int) -> None:
     at = (V[0] // 4 * pixels + V[1]) * 4 + V[0] % 4
-    kernel = kernel_over(
-        (channels, pixels), V[0] * pixels + V[1], load(1, F32, [at]), (F32, F32)
-    )
+    kernel = kernel_over((channels, pixels), V[0] * pixels + V[1], load(1, F32, [at]), (F32, F32))
     check(kernel, data(F32, channels * pixels), data(F32, -(-channels // 4) * 4 * pixels))
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlx_edge.compile.codegen.kernel_form import kernel_name
 from rlx_edge.compile.codegen.wasm import encoder
 from rlx_edge.compile.codegen.wasm.emit_loops import emit_loop_kernel
 from rlx_edge.compile.codegen.wasm.emit_template import emit_template
 from rlx_edge.compile.codegen.wasm.encoder import Limits
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
 from rlx_edge.compile.targets.wasm import WasmTarget
-from rlx_edge.ir.expression import SCALAR_OPS, reduce_parts, walk
-from rlx_edge.ir.kernel import Kernel, LoopKernel, TemplateKernel
+from rlx_edge.ir.kernel import Kernel, TemplateKernel
 
 MAX_PAGES = 65536
 
@@ -45,25 +45,6 @@ def _emit_kernel(module: ModuleBuilder, kernel: Kernel, position: int) -> int:
     if isinstance(kernel, TemplateKernel):
         return emit_template(module, kernel)
     return emit_loop_kernel(module, kernel, f"k{position}.{kernel_name(kernel)}").index
-
-
-def kernel_name(kernel: Kernel) -> str:
-    """A readable name: the template, or loop count and the operators of the value."""
-    if isinstance(kernel, TemplateKernel):
-        return kernel.template
-    names: list[str] = []
-    for node in walk(kernel.value):
-        if node.op == "reduce":
-            names.append(reduce_parts(node)[0])
-        elif node.op in SCALAR_OPS or node.op in ("select", "cast"):
-            names.append(node.op)
-    shown = list(dict.fromkeys(names))[:4] or (["copy"] if kernel_reads(kernel) else ["fill"])
-    return "_".join([f"loop{len(kernel.loops)}", *shown])
-
-
-def kernel_reads(kernel: LoopKernel) -> bool:
-    """Whether the kernel loads anything."""
-    return any(node.op == "load" for node in walk(kernel.value))
 
 
 def _emit_run(module: ModuleBuilder) -> FunctionBuilder:

@@ -20,9 +20,7 @@ TRANSPOSED = 3
 """A quarter of four vector loads and eight shuffles."""
 
 
-def vector_cost(
-    em: Emission, roots: Iterable[Expr], variable: str, tile: str = ""
-) -> float | None:
+def vector_cost(em: Emission, roots: Iterable[Expr], variable: str, tile: str = "") -> float | None:
     """Cost of four iterations as lanes of ``variable``; ``None`` if that is impossible.
 
     With four steps of the outer variable ``tile`` at once, a step's share of the cost.

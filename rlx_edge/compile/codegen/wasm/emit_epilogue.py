@@ -10,10 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rlx_edge.compile.codegen.kernel_form import primitive
-from rlx_edge.compile.codegen.wasm.emit_expression import SHIFTS, pseudo_extremum
+from rlx_edge.compile.codegen.wasm.emit_expression import SHIFTS
 from rlx_edge.compile.codegen.wasm.encoder import V128
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder
 from rlx_edge.compile.codegen.wasm.scalar_table import emit_const
+from rlx_edge.compile.codegen.wasm.vector_patterns import (
+    finish_bound,
+    literal_bound,
+    pseudo_extremum,
+)
 from rlx_edge.compile.codegen.wasm.vector_table import (
     LANE_TYPES,
     VECTOR_RULES,
@@ -99,6 +104,10 @@ class _Epilogue:
             self.push(pseudo[1])
             self.push(pseudo[2])
             getattr(body, f"f32x4_{pseudo[0]}")()
+        elif (bound := literal_bound(node)) is not None:
+            self.push(bound[1])
+            self.push(bound[2])
+            finish_bound(body, bound)
         elif node.op == "select":
             for arg in (*node.args[1:], node.args[0]):
                 self.push(arg)

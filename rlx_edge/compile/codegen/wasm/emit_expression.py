@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import copysign
 
 from rlx_edge.compile.codegen.wasm import encoder
 from rlx_edge.compile.codegen.wasm.emit_address import (
@@ -38,6 +37,11 @@ from rlx_edge.compile.codegen.wasm.scalar_table import (
     emit_load,
     scalar_rule,
     value_type,
+)
+from rlx_edge.compile.codegen.wasm.vector_patterns import (
+    finish_bound,
+    literal_bound,
+    pseudo_extremum,
 )
 from rlx_edge.compile.codegen.wasm.vector_table import (
     LANE_TYPES,
@@ -292,10 +296,10 @@ def _compute_vector(em: Emission, node: Expr, region: Region) -> None:
         assert rule is not None
         push_vector(em, node.args[0], region)
         rule(body, em.temp)
-    elif (clamp := clamp_form(node)) is not None:
-        push_vector(em, clamp[1], region)
-        push_vector(em, clamp[2], region)
-        getattr(body, f"f32x4_{clamp[0]}")()
+    elif (bound := literal_bound(node)) is not None:
+        push_vector(em, bound[1], region)
+        push_vector(em, bound[2], region)
+        finish_bound(body, bound)
     elif len(operands := _many_operands(em, node)) >= FEWEST_OPERANDS:
         extremum = Extremum.of(em, node.op)
         extremum.start_with(body, lambda: push_vector(em, operands[0], region))
@@ -329,37 +333,6 @@ def _push_select(em: Emission, node: Expr, region: Region) -> None:
         body.select()
 
 
-def pseudo_extremum(node: Expr) -> tuple[str, Expr, Expr] | None:
-    """``(pmax | pmin, a, b)`` if a select is one: pmax(a, b) = a < b ? b : a, pmin(a, b) =
-    b < a ? b : a. ReLU ``select(x < 0, 0, x)`` is pmax(x, 0), which keeps NaN and -0."""
-    condition, taken, other = node.args
-    if node.dtype is not F32 or condition.op not in ("lt", "gt"):
-        return None
-    less, more = condition.args if condition.op == "lt" else condition.args[::-1]
-    if less is other and more is taken:
-        return "pmax", other, taken
-    if less is taken and more is other:
-        return "pmin", other, taken
-    return None
-
-
-def clamp_form(node: Expr) -> tuple[str, Expr, Expr] | None:
-    """``(pmax | pmin, x, bound)`` for a minimum or maximum with a literal, one instruction
-    instead of the sequence that orders zeros and finds NaN in both operands.
-
-    With a literal bound as second operand, NaN in x stays. Only max(-0, +0) and min(+0, -0) would
-    keep the wrong zero, so these two bounds have no such form.
-    """
-    if node.op not in ("max", "min") or node.dtype is not F32:
-        return None
-    x, bound = node.args if node.args[1].op == "const" else node.args[::-1]
-    if bound.op != "const" or not isinstance(bound.attr, float) or bound.attr != bound.attr:
-        return None
-    if bound.attr == 0.0 and (copysign(1.0, bound.attr) > 0) == (node.op == "max"):
-        return None
-    return f"p{node.op}", x, bound
-
-
 def _many_operands(em: Emission, node: Expr) -> list[Expr]:
     return extremum_operands(em, node) if node.op in ("max", "min") and node.dtype is F32 else []
 
@@ -389,9 +362,7 @@ def _push_lanes(em: Emission, node: Expr, region: Region) -> None:
         body.i32x4_neg()
 
 
-def _push_lane_addresses(
-    em: Emission, node: Expr, lanes: list[Expr], region: Region
-) -> list[int]:
+def _push_lane_addresses(em: Emission, node: Expr, lanes: list[Expr], region: Region) -> list[int]:
     """Push the addresses of a load in lanes 3 … 0; the elements are at them plus the results."""
     slot, size = node.attr, node.dtype.bytes
     assert isinstance(slot, int)

@@ -53,9 +53,7 @@ def push_transposed(em: Emission, node: Expr, tile: Tile, region: Region) -> Non
 def _transpose(em: Emission, slot: int, first: Dim, region: Region) -> list[int]:
     body = region.body
     rows = [em.temp(encoder.V128) for _ in range(LANES)]
-    places = [
-        first.substitute({region.vector: lane_index(region, lane)}) for lane in range(LANES)
-    ]
+    places = [first.substitute({region.vector: lane_index(region, lane)}) for lane in range(LANES)]
     note_access(em, slot, places[0])
     for row, place in zip(rows, places, strict=True):
         offset = push_address(em, slot, place, 4, region)

@@ -4,6 +4,14 @@
 `package-lock.json` (`npm ci`). The compiler's wheel and Python's library are compiled to bytecode
 by Pyodide itself, since the host's Python differs; our own lock file lets `loadPyodide` install the
 wheel without asking anybody. Steps whose inputs have not changed are not done again.
+
+| folder | what |
+| --- | --- |
+| `/` | `index.html`, `site.json` |
+| `app/`, `runtime/`, `compiler/` | the page's modules, as they are in `web/` |
+| `vendor/` | packages of others that the page uses |
+| `pyodide/` | Pyodide's core, library, our wheel, lock file |
+| `samples/` | pictures and digits to try |
 """
 
 from __future__ import annotations
@@ -18,14 +26,19 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PYODIDE = ROOT / "node_modules" / "pyodide"
+MODULES = ROOT / "node_modules"
+PYODIDE = MODULES / "pyodide"
 PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm")
+DAGRE = MODULES / "@dagrejs" / "dagre"
+VENDOR = {"dagre.js": DAGRE / "dist" / "dagre.esm.js", "dagre.LICENSE.txt": DAGRE / "LICENSE"}
 WHEEL_PACKAGES = ("rlx_edge/ir", "rlx_edge/compile")
 WHEEL_MODULES = ("rlx_edge/__init__.py", "rlx_edge/py.typed")
 COMPRESSED = {".html", ".css", ".js", ".mjs", ".json", ".wasm", ".zip", ".whl", ".svg", ".txt"}
 LARGE = 1 << 20
+PRECOMPILER = ROOT / "scripts" / "precompile_python.mjs"
 
 
 def main() -> int:
@@ -33,40 +46,107 @@ def main() -> int:
     parser.add_argument("--site", type=Path, default=ROOT / "build" / "site")
     parser.add_argument("--best", action="store_true", help="smallest brotli for large files too")
     options = parser.parse_args()
-    if not PYODIDE.is_dir():
-        print("build_web: the npm package pyodide is missing; run `npm ci`", file=sys.stderr)
+    missing = [path for path in (PYODIDE, DAGRE) if not path.is_dir()]
+    if missing:
+        names = ", ".join(path.relative_to(MODULES).as_posix() for path in missing)
+        print(f"build_web: missing npm packages: {names}; run `npm ci`", file=sys.stderr)
+        return 1
+    if shutil.which("node") is None:
+        print("build_web: node is missing; install the Debian package nodejs", file=sys.stderr)
         return 1
     build_site(options.site, best=options.best)
     return 0
 
 
 def build_site(site: Path, *, best: bool = False) -> None:
-    """Write the site to a fresh folder and move it into place."""
+    """Write the site to a fresh folder and move it into place; nothing is done if it is current."""
+    inputs = input_digest(best)
+    if built_from(site) == inputs:
+        print(f"site: {shown(site)} is current")
+        return
     cache = ROOT / "build" / "web-cache"
     cache.mkdir(parents=True, exist_ok=True)
     site.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=site.parent) as folder:
         fresh = Path(folder) / "site"
         copy_sources(fresh)
+        add_vendor(fresh / "vendor")
+        add_samples(fresh / "samples")
         add_pyodide(fresh / "pyodide", cache)
+        (fresh / "site.json").write_text(site_text(fresh, inputs))
         compress(fresh, cache, best=best)
         fresh.chmod(0o755)
         if site.exists():
-            shutil.rmtree(site)
+            site.rename(Path(folder) / "old")
         fresh.rename(site)
-    total = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
-    print(
-        f"site: {total / 1e6:.1f} MB in {site.relative_to(ROOT) if site.is_relative_to(ROOT) else site}"
-    )
+    files = [path for path in site.rglob("*") if path.is_file()]
+    plain = sum(path.stat().st_size for path in files if path.suffix != ".br")
+    sent = sum(sent_size(path) for path in files if path.suffix != ".br")
+    print(f"site: {shown(site)}, {plain / 1e6:.1f} MB, sent as {sent / 1e6:.1f} MB")
+
+
+def shown(path: Path) -> str:
+    """The path as messages show it."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def sent_size(path: Path) -> int:
+    """Bytes that a client which takes brotli gets."""
+    ready = path.with_name(path.name + ".br")
+    return (ready if ready.is_file() else path).stat().st_size
+
+
+def built_from(site: Path) -> str | None:
+    """The digest of the inputs that the site in place was built from."""
+    try:
+        content = json.loads((site / "site.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return str(content.get("inputs"))
+
+
+def input_digest(best: bool) -> str:
+    """A digest over everything that the site is made from."""
+    paths = [path for path in (ROOT / "web").rglob("*") if path.is_file()]
+    paths += [path for _, path in wheel_sources()]
+    paths += [*VENDOR.values(), *(PYODIDE / name for name in PYODIDE_FILES)]
+    paths += [PYODIDE / "python_stdlib.zip", PYODIDE / "pyodide-lock.json", PRECOMPILER]
+    paths += [Path(__file__), ROOT / "rlx_edge" / "data" / "digits_samples.npz"]
+    names = [path.name for path in sorted(paths)]
+    text = f"{digest_of(sorted(paths))} {names} {best} {compressor() is not None}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def copy_sources(site: Path) -> None:
-    """The page at the root, runtime and compiler beside it."""
-    shutil.copytree(ROOT / "web" / "app", site, ignore=shutil.ignore_patterns("*.test.js"))
-    for part in ("runtime", "compiler"):
-        shutil.copytree(
-            ROOT / "web" / part, site / part, ignore=shutil.ignore_patterns("example", "*.test.js")
-        )
+    """The page at the root, its modules in their folders."""
+    site.mkdir()
+    shutil.copyfile(ROOT / "web" / "index.html", site / "index.html")
+    for part in ("app", "runtime", "compiler"):
+        ignored = shutil.ignore_patterns("example", "*.test.js")
+        shutil.copytree(ROOT / "web" / part, site / part, ignore=ignored)
+
+
+def add_vendor(target: Path) -> None:
+    """Packages of others, without references to source maps that are not served."""
+    target.mkdir()
+    for name, source in VENDOR.items():
+        lines = source.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if not line.startswith("//# sourceMappingURL=")]
+        (target / name).write_text("".join(kept))
+
+
+def add_samples(target: Path) -> None:
+    """The held-out digits as numbers, and the pictures of `web/samples`."""
+    import numpy as np
+
+    shutil.copytree(ROOT / "web" / "samples", target)
+    with np.load(ROOT / "rlx_edge" / "data" / "digits_samples.npz") as file:
+        images, labels = file["image"], file["label"]
+    rows = [
+        {"label": int(label), "pixels": [round(float(value) * 16) for value in image.ravel()]}
+        for image, label in zip(images, labels, strict=True)
+    ]
+    (target / "digits.json").write_text(json.dumps(rows, separators=(",", ":")) + "\n")
 
 
 def add_pyodide(target: Path, cache: Path) -> None:
@@ -76,35 +156,38 @@ def add_pyodide(target: Path, cache: Path) -> None:
         shutil.copyfile(PYODIDE / name, target / name)
     source_wheel = cache / "rlx_edge-source.zip"
     write_zip(source_wheel, wheel_files())
-    key = digest_of(
-        [
-            PYODIDE / "python_stdlib.zip",
-            source_wheel,
-            Path(__file__).with_name("precompile_python.mjs"),
-        ]
-    )
-    library, wheel = cache / f"library-{key}.zip", cache / f"wheel-{key}.zip"
-    if not (library.is_file() and wheel.is_file()):
-        command = ["node", str(ROOT / "scripts" / "precompile_python.mjs"), str(PYODIDE)]
-        command += [str(PYODIDE / "python_stdlib.zip"), f"{library}.new"]
-        command += [str(source_wheel), f"{wheel}.new"]
-        subprocess.run(command, check=True)
-        Path(f"{library}.new").rename(library)
-        Path(f"{wheel}.new").rename(wheel)
+    library = precompiled(PYODIDE / "python_stdlib.zip", cache, "library")
+    wheel = precompiled(source_wheel, cache, "wheel")
     shutil.copyfile(library, target / "python_stdlib.zip")
     name = f"rlx_edge-{version()}-py3-none-any.whl"
     shutil.copyfile(wheel, target / name)
-    (target / "pyodide-lock.json").write_text(lock_text(target / name))
+    (target / "pyodide-lock.json").write_text(lock_text(target / name, source_wheel))
 
 
-def wheel_files() -> Iterator[tuple[str, bytes]]:
-    """What the page needs of the package, and the metadata that makes it a wheel (PEP 427)."""
+def precompiled(source: Path, cache: Path, kind: str) -> Path:
+    """The archive with bytecode in place of sources, made once for its content."""
+    ready = cache / f"{kind}-{digest_of([source, PRECOMPILER, PYODIDE / 'package.json'])}.zip"
+    if not ready.is_file():
+        fresh = ready.with_suffix(".new")
+        command = ["node", str(PRECOMPILER), str(PYODIDE), str(source), str(fresh)]
+        subprocess.run(command, check=True)
+        fresh.rename(ready)
+    return ready
+
+
+def wheel_sources() -> Iterator[tuple[str, Path]]:
+    """Names in the wheel and files of what the page needs of the package."""
     paths = [ROOT / name for name in WHEEL_MODULES]
     for package in WHEEL_PACKAGES:
         paths += (path for path in (ROOT / package).rglob("*") if path.suffix in (".py", ".json"))
-    names: list[str] = []
     for path in sorted(paths):
-        name = path.relative_to(ROOT).as_posix()
+        yield path.relative_to(ROOT).as_posix(), path
+
+
+def wheel_files() -> Iterator[tuple[str, bytes]]:
+    """The sources, and the metadata that makes them a wheel (PEP 427)."""
+    names: list[str] = []
+    for name, path in wheel_sources():
         names.append(name)
         yield name, path.read_bytes()
     info = f"rlx_edge-{version()}.dist-info"
@@ -136,10 +219,40 @@ def write_zip(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
             target.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content)
 
 
-def lock_text(wheel: Path) -> str:
-    """A Pyodide lock file with our wheel as the only package."""
+def lock_text(wheel: Path, source_wheel: Path) -> str:
+    """A Pyodide lock file with our wheel as the only package.
+
+    pyodide-lock (the extra `web`) makes the row where it is installed; else it is made by hand.
+    It looks for modules among sources, so it is shown the wheel before it became bytecode.
+    """
     base = json.loads((PYODIDE / "pyodide-lock.json").read_text())
-    entry = {
+    row = row_by_pyodide(base["info"], wheel, source_wheel) or row_by_hand(wheel)
+    return json.dumps({**base, "packages": {row["name"]: row}}, indent=1, sort_keys=True) + "\n"
+
+
+def row_by_pyodide(
+    info: dict[str, Any], wheel: Path, source_wheel: Path
+) -> dict[str, Any] | None:
+    """The package's row as pyodide-lock makes it, `None` without that package."""
+    try:
+        from pyodide_lock import PyodideLockSpec
+        from pyodide_lock.spec import InfoSpec
+        from pyodide_lock.utils import add_wheels_to_spec, update_package_sha256
+    except ImportError:
+        return None
+    release = json.loads((PYODIDE / "package.json").read_text())["version"]
+    empty = PyodideLockSpec(info=InfoSpec(**info, version=release), packages={})
+    with tempfile.TemporaryDirectory() as folder:
+        shown_wheel = Path(folder) / wheel.name
+        shutil.copyfile(source_wheel, shown_wheel)
+        [spec] = add_wheels_to_spec(empty, [shown_wheel]).packages.values()
+    row: dict[str, Any] = update_package_sha256(spec, wheel).model_dump()
+    return row
+
+
+def row_by_hand(wheel: Path) -> dict[str, Any]:
+    """The same row without it."""
+    return {
         "name": "rlx-edge",
         "version": version(),
         "file_name": wheel.name,
@@ -150,14 +263,37 @@ def lock_text(wheel: Path) -> str:
         "depends": [],
         "unvendored_tests": False,
     }
-    return json.dumps({**base, "packages": {"rlx-edge": entry}}, indent=1, sort_keys=True) + "\n"
+
+
+def site_text(site: Path, inputs: str) -> str:
+    """`site.json`: what the page must know of the site.
+
+    `compiler` names the compiler for caches, `python_bytes` are those that starting it fetches.
+    """
+    wheel = next((site / "pyodide").glob("*.whl"))
+    fetched = ("pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json", wheel.name)
+    content = {
+        "version": version(),
+        "compiler": hashlib.sha256(wheel.read_bytes()).hexdigest(),
+        "python_bytes": sum((site / "pyodide" / name).stat().st_size for name in fetched),
+        "inputs": inputs,
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def compressor() -> Any:
+    """The module brotli, `None` where it is not installed."""
+    try:
+        import brotli
+    except ImportError:
+        return None
+    return brotli
 
 
 def compress(site: Path, cache: Path, *, best: bool) -> None:
     """`FILE.br` beside every file that gains by it."""
-    try:
-        import brotli
-    except ImportError:
+    brotli = compressor()
+    if brotli is None:
         print("build_web: brotli is missing, files are served uncompressed", file=sys.stderr)
         return
     for path in sorted(site.rglob("*")):

@@ -13,6 +13,11 @@ if (!folder || !files.length || files.length % 2) {
   console.error("usage: node precompile_python.mjs PYODIDE_FOLDER IN.zip OUT.zip …");
   process.exit(2);
 }
+process.on("uncaughtException", (error) => {
+  // Node would print the source line, and Pyodide's are a megabyte long.
+  console.error(`precompile_python: ${String(error?.message ?? error).slice(0, 2000)}`);
+  process.exit(1);
+});
 const { loadPyodide } = await import(pathToFileURL(path.join(path.resolve(folder), "pyodide.mjs")));
 const pyodide = await loadPyodide({ indexURL: path.resolve(folder) });
 const precompile = pyodide.runPython(`
@@ -38,7 +43,7 @@ def precompile(data):
 precompile
 `);
 for (let index = 0; index < files.length; index += 2) {
-  const result = precompile(await readFile(files[index]));
+  const result = precompile(new Uint8Array(await readFile(files[index])));
   await writeFile(files[index + 1], result.toJs());
   result.destroy();
 }

@@ -34,6 +34,7 @@ COMMANDS = (
     Command("compile", "rlx_edge.cli.compile", "compile a model into static files for a page"),
     Command("ir", "rlx_edge.cli.ir", "import, validate, dump and run IR text"),
     Command("plan", "rlx_edge.cli.plan", "compile and show memory, kernels and guards"),
+    Command("serve", "rlx_edge.cli.serve", "serve the page and models to browsers"),
     Command("devices", "rlx_edge.cli.devices", "list the devices of this machine"),
     Command("models", "rlx_edge.cli.models", "fetch and list the sample models"),
 )

@@ -8,7 +8,7 @@ a guard.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import prod
+from math import gcd, prod
 
 from rlx_edge.ir.core import Binding, Guard
 from rlx_edge.ir.dims import Atom, Dim, as_dim, dim_max, dim_min
@@ -188,13 +188,53 @@ class Assumptions:
     def require(self, *guards: Guard) -> None:
         """Add guards, leaving out what the ones before already say."""
         for guard in guards:
-            if guard in self.guards:
+            guard = self._plainer(guard)
+            if guard in self.guards or self._follows(guard):
                 continue
             if guard.relation == "==":
-                if self._equalities.same(guard.left, guard.right):
-                    continue
                 self._equalities.learn(guard.left, guard.right)
+                self._learn_divisible(guard)
             self.guards.append(guard)
+
+    def _follows(self, guard: Guard) -> bool:
+        """Whether the bounds and the guards so far imply a guard."""
+        if guard.relation == "==":
+            return self._equalities.same(guard.left, guard.right)
+        truth = self.compare(
+            self._equalities.simplified(guard.left),
+            guard.relation,
+            self._equalities.simplified(guard.right),
+        )
+        return truth is True
+
+    def _plainer(self, guard: Guard) -> Guard:
+        """An equality of products without the factors that both have and that are not zero."""
+        if guard.relation != "==" or len(guard.left.terms) != 1 or len(guard.right.terms) != 1:
+            return guard
+        (a, p), (b, q) = guard.left.terms[0], guard.right.terms[0]
+        left, right = list(a), list(b)
+        for atom in a:
+            low = self._atom_bound(atom, low=True)
+            if atom in right and low is not None and low > 0:
+                left.remove(atom)
+                right.remove(atom)
+        factor = gcd(p, q)
+        return Guard(
+            Dim.make({tuple(left): p // factor}),
+            "==",
+            Dim.make({tuple(right): q // factor}),
+            guard.reason,
+        )
+
+    def _learn_divisible(self, guard: Guard) -> None:
+        """From ``x % k == 0``: ``k * (x // k)`` is ``x``."""
+        terms = guard.left.terms
+        if guard.right.terms or len(terms) != 1 or len(terms[0][0]) != 1:
+            return
+        (atom,) = terms[0][0]
+        if atom.op == "mod":
+            x, k = atom.args
+            self._equalities.learn(x // k * k, x)
 
     def _generic_values(
         self, condition: Condition, missing: Iterable[str], where: str

@@ -28,6 +28,7 @@ from rlx_edge.ir.onnx.shape_values import (
 from rlx_edge.ir.onnx.tensors import TensorProto, data_type_name
 from rlx_edge.ir.onnx.unify import Mismatch, Place, mismatches
 from rlx_edge.ir.ops import lookup
+from rlx_edge.ir.ops.premises import premises
 from rlx_edge.ir.types import BF16, BOOL, BY_ONNX, F16, F32, F64, I32, I64, DType, TensorType
 
 _MAX_SIZES_MADE_EQUAL = 32
@@ -93,6 +94,7 @@ class ImportState:
                     hint=error.hint,
                 ) from None
             self._require_sizes(name, operands, result, where)
+            self._require_premises(name, operands, attrs or {}, result)
             return result
         raise ModelError("import.sizes", f"{name}: too many sizes do not agree", where=where)
 
@@ -107,6 +109,27 @@ class ImportState:
                 raise ModelError("import.node", "a negative size", found=result.type, where=where)
             if dim not in old:
                 self.assume.require_at_least(dim, minimum, f"a size of %{result.name}")
+
+    def _require_premises(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        attrs: Mapping[str, Attribute],
+        result: Value,
+    ) -> None:
+        """Guards for what the operator rests on (``ops/premises.py``)."""
+        types = [operand.type for operand in operands]
+        dims = [dim for type in (*types, result.type) for dim in type.shape]
+        dims += [dim for item in attrs.values() if isinstance(item, tuple) for dim in _dims(item)]
+        sizes = {symbol for dim in dims for symbol in dim.symbols()} - set(self.assume.bindings)
+        for guard in premises(name, types, attrs, result.type, frozenset(sizes)):
+            proven = guard.relation == "<=" and self.assume.not_negative(guard.right - guard.left)
+            if not proven:
+                self.assume.require(
+                    Guard(
+                        guard.left, guard.relation, guard.right, f"%{result.name}: {guard.reason}"
+                    )
+                )
 
     def _made_equal(
         self, name: str, operands: list[Value], attrs: Mapping[str, Attribute], where: str
@@ -350,6 +373,10 @@ class ImportState:
         if value.type.shape == shape:
             return value
         return self.op("rlxc::reshape", [value], {"shape": shape}, hint=name, where=where)
+
+
+def _dims(items: tuple[int | str | Dim, ...]) -> tuple[Dim, ...]:
+    return tuple(item for item in items if isinstance(item, Dim))
 
 
 def _simplicity(dim: Dim) -> tuple[bool, int, str]:

@@ -127,6 +127,24 @@ def test_equalities_keep_the_value(
     assert rules.simplified(dim).evaluate(env) == dim.evaluate(env)
 
 
+@settings(max_examples=400)
+@given(
+    st.lists(st.tuples(dims("nm"), st.sampled_from(RELATIONS), dims("nm")), max_size=4),
+    st.lists(dims("nm"), max_size=2),
+    ENV,
+)
+def test_guards_that_are_left_out_follow_from_the_others(
+    wanted: list[tuple[Dim, str, Dim]], divided: list[Dim], env: dict[str, int]
+) -> None:
+    assume = assumptions()
+    guards = [Guard(dim % 4, "==", as_dim(0)) for dim in divided]
+    guards += [Guard(*parts) for parts in wanted]
+    for guard in guards:
+        assume.require(guard)
+    if all(guard.holds(env) for guard in assume.guards):
+        assert [str(guard) for guard in guards if not guard.holds(env)] == []
+
+
 def test_what_guards_say_is_not_asked_again() -> None:
     assume = Assumptions()
     half, h = as_dim("h // 2"), as_dim("h")

@@ -327,8 +327,8 @@ def _fused(
 
 
 def _place(draw: st.DrawFn, function: Function) -> None:
+    names = draw(st.sampled_from((("wasm:0",), ("cuda:0", "cuda:1"), ("cpu:0@gateway",))))
     for op in function.ops:
-        names = draw(st.sampled_from((("wasm:0",), ("cuda:0", "cuda:1"), ("cpu:0@gateway",))))
         op.attrs["target_device_set"] = names
         op.attrs["sync_mode"] = draw(
             st.sampled_from(("blocking", "event", "async_barrier", "none"))

@@ -101,6 +101,21 @@ MESSAGES: dict[str, Message] = {
         "the command list sends to another device, and there is only this one",
         found="{command}",
     ),
+    "edge.unknown": Message(
+        InputError, "this program does not wait for the edge", found="{edge}", allowed="{known}"
+    ),
+    "edge.bytes": Message(
+        InputError,
+        "edge {edge} (%{name}) has a payload of the wrong length",
+        found="{found} bytes",
+        allowed="{expected} bytes",
+    ),
+    "link.stalled": Message(
+        DeviceError, "parts of the program wait for edges that nobody sends", found="{devices}"
+    ),
+    "run.unfinished": Message(
+        DeviceError, "outputs are there when a run has finished", found="{state}"
+    ),
     "digest.mismatch": Message(
         DigestError, "{what} do not belong together", found="{found}", allowed="{expected}"
     ),

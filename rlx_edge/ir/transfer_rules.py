@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rlx_edge.ir.core import Function, Op, Value
+from rlx_edge.ir.devices import device_set
+from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.op_rules import Report
 from rlx_edge.ir.ops.communication import RECV, SEND
 
@@ -64,8 +66,11 @@ def transfers(function: Function) -> tuple[Transfer, ...]:
 
 def transfer_problems(function: Function) -> Iterator[tuple[int, Report]]:
     """What breaks a rule, with the position of the operation that it concerns."""
-    if len(devices(function)) < 2 and not any(op.name in (SEND, RECV) for op in function.ops):
+    has_transfers = any(op.name in (SEND, RECV) for op in function.ops)
+    if not has_transfers and len({devices_of(op) for op in function.ops}) < 2:
         return
+    if not all(_is_device_set(devices_of(op)) for op in function.ops):
+        return  # told where the operation is checked alone
     yield from _edges(function)
     yield from _operands(function)
 
@@ -144,6 +149,10 @@ def _pair_problems(function: Function, sent: int, received: int) -> Iterator[tup
 
 def _operands(function: Function) -> Iterator[tuple[int, Report]]:
     at_home = home(function)
+    if not at_home and function.ops:
+        what = "parameters are read and results defined on no common device"
+        yield len(function.ops) - 1, Report("comm.home", what, part="operator")
+        return
     places: dict[Value, Names] = dict.fromkeys(function.params, at_home)
     for position, op in enumerate(function.ops):
         own = devices_of(op)
@@ -156,16 +165,20 @@ def _operands(function: Function) -> Iterator[tuple[int, Report]]:
                     Report(
                         "comm.operand",
                         f"{operand} does not lie where this operation runs",
-                        there or "on no single device that parameters and results share",
+                        there,
                         missing,
                         "operator",
                         "carry it there with comm::send and comm::recv",
                     ),
                 )
         places.update(dict.fromkeys(op.results, own))
-    if not at_home and function.ops:
-        what = "parameters are read and results defined on no common device"
-        yield len(function.ops) - 1, Report("comm.home", what)
+
+
+def _is_device_set(names: Names) -> bool:
+    try:
+        return device_set(names).names() == names
+    except RlxError:
+        return False
 
 
 def _names(op: Op, attribute: str) -> Names:

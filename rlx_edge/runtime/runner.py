@@ -15,15 +15,16 @@ from math import prod
 
 import numpy as np
 
-from rlx_edge.ir.commands import Command, Receive, Run, Send
+from rlx_edge.ir.commands import Command, Run
 from rlx_edge.ir.core import Constant
 from rlx_edge.ir.errors import DeviceError
 from rlx_edge.ir.messages import failure
 from rlx_edge.ir.plan import MEMORY_LIMIT, Placement, Plan, evaluate
-from rlx_edge.ir.program import Port, Program, Upload
+from rlx_edge.ir.program import EdgePort, Port, Program, Upload
 from rlx_edge.ir.types import U8
 from rlx_edge.runtime.buffers import DeviceContext, TensorBuffer
 from rlx_edge.runtime.executor import Executor, Finished, SegmentDone, Started, check_commands
+from rlx_edge.runtime.program_run import Emit, ProgramRun, check_edges
 from rlx_edge.runtime.trace import Trace
 from rlx_edge.runtime.units import Array, ExecutionUnit
 
@@ -111,21 +112,19 @@ class ProgramRunner:
 
     def run(self, arrays: Sequence[Array], symbols: Mapping[str, int]) -> list[Array]:
         """The outputs, as fresh arrays, for input ``arrays`` in the order of the program."""
+        run = self.start(symbols, self._no_link)
+        run.begin(arrays)
+        return run.outputs()
+
+    def start(self, symbols: Mapping[str, int], emit: Emit) -> ProgramRun:
+        """A run that has not begun, with the memory of its plan in place. It has to end before the
+        next one starts: they share the memory."""
         planned = self._planned(symbols)
         self._make_ready(planned)
-        plan, trace = planned.plan, self.trace
-        for port, place, array in zip(self.program.inputs, plan.inputs, arrays, strict=True):
-            start = Trace.now()
-            self.unit.upload(place.address, array)
-            trace.record("input", "execute", start, name=port.name, nbytes=array.nbytes)
-        self._execute(self.program.execute, "execute")
-        outputs = []
-        for port, place in zip(self.program.outputs, plan.outputs, strict=True):
-            start = Trace.now()
-            array = self.unit.download(place.address, port.type.dtype, place.shape)
-            trace.record("output", "execute", start, name=port.name, nbytes=array.nbytes)
-            outputs.append(array)
-        return outputs
+        return ProgramRun(self.program, planned.plan, self.unit, self.trace, self._segment, emit)
+
+    def _no_link(self, edge: int, array: Array) -> None:
+        raise failure("program.transport", command=f"send {edge}")
 
     def close(self) -> None:
         """Release the buffers and the unit."""
@@ -168,6 +167,7 @@ class ProgramRunner:
             raise failure("plan.range", symbols=_show(symbols)) from None
         _check_places(self.program.inputs, plan.inputs, plan.peak)
         _check_places(self.program.outputs, plan.outputs, plan.peak)
+        _check_places(self.program.transfers, plan.transfers, plan.peak)
         return _Planned(plan, np.frombuffer(plan.words, np.int32))
 
     # ---- memory ------------------------------------------------------------------------------
@@ -296,6 +296,7 @@ def check_program(
     need = resident_need(program)
     if need > limit:
         raise failure("memory.limit:weights", nbytes=need, limit=limit)
+    check_edges(program)
     for commands in (program.prepare, program.execute):
         check_commands(commands)
         for command in commands:
@@ -306,11 +307,9 @@ def check_program(
                     end=command.end,
                     count=len(program.launches),
                 )
-            if isinstance(command, (Send, Receive)):
-                raise failure("program.transport", command=command)
 
 
-def _check_places(ports: Sequence[Port], places: Sequence[Placement], peak: int) -> None:
+def _check_places(ports: Sequence[Port | EdgePort], places: Sequence[Placement], peak: int) -> None:
     """Places come from a plan program that may have been edited: never trust them."""
     for port, place in zip(ports, places, strict=True):
         nbytes = prod(place.shape) * port.type.dtype.bytes

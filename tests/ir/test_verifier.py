@@ -349,6 +349,6 @@ def test_findings_are_capped_and_counted() -> None:
 
 def test_an_operation_without_results_prints() -> None:
     module, values = chain(1)
-    module.function.ops.append(Op("comm::send", [values[1]], {"to": "cuda:0"}, []))
-    assert '  comm::send(%y0) { to = "cuda:0" }\n' in print_module(module)
+    module.function.ops.append(Op("comm::notify", [values[1]], {"to": "cuda:0"}, []))
+    assert '  comm::notify(%y0) { to = "cuda:0" }\n' in print_module(module)
     assert only(module).code == "op.unknown"

@@ -23,6 +23,7 @@ from rlx_edge.ir.core import Function, Module, Op, Value
 from rlx_edge.ir.devices import parse_device
 from rlx_edge.ir.errors import DeviceError, InputError
 from rlx_edge.ir.ops.communication import BULK_BYTES, RECV, SEND
+from rlx_edge.ir.transfer_rules import devices, devices_of
 
 SYNC = "sync"
 CONVERT = "rlxc::convert_layout"
@@ -49,8 +50,10 @@ class Split:
         first, second = (str(parse_device(name)) for name in (self.first, self.second))
         if first == second:
             raise DeviceError("split.device", "a cut has two different devices", found=first)
-        _check_one_device(module.function)
         cut = cut_position(module.function, self.after)
+        if _is_cut(module.function, cut, first, second):
+            return module
+        _check_one_device(module.function)
         work = _Cut(Builder(module.function, []), first, second, self)
         work.run(cut)
         if log is not None:
@@ -90,6 +93,21 @@ def crossing(function: Function, cut: int) -> tuple[Value, ...]:
 
 def _runs(op: Op) -> bool:
     return op.attrs.get("phase") != COMPILE
+
+
+def _is_cut(function: Function, cut: int, first: str, second: str) -> bool:
+    """Whether the function is cut there already: a pass that ran before changes nothing."""
+    if devices(function) not in ((first, second), (second, first)):
+        return False
+    carried = {op.operands[0] for op in function.ops if op.name == SEND}
+    carried.update(op.result for op in function.ops if op.name == RECV)
+    for place, op in enumerate(function.ops):
+        moves = op.name in (SEND, RECV) or (
+            op.name == CONVERT and (op.result in carried or op.operands[0] in carried)
+        )
+        if _runs(op) and not moves and devices_of(op) != ((first if place < cut else second),):
+            return False
+    return True
 
 
 def _check_one_device(function: Function) -> None:

@@ -160,7 +160,8 @@ class _Nest:
         return moved
 
     def choose_tile(self, store: Store) -> str:
-        """The outer variable along which some load is contiguous that the lanes would gather."""
+        """The outer variable that goes four steps at once: along it some load is contiguous that
+        the lanes would gather, or the nest is a channel block whose one vector is a short body."""
         loops = self.kernel.loops
         if not loops or self.dtype not in LANE_TYPES:
             return ""
@@ -174,7 +175,8 @@ class _Nest:
         for loop in loops[-2::-1]:
             if any(is_transposed(node, innermost, loop.var) for node in nodes):
                 return loop.var if self.is_vector(store, innermost, loop.var) else ""
-        return ""
+        small = moving_size(self.em, [store.value], innermost) <= UNROLL[-1][0]
+        return loops[-2].var if self.kernel.lanes and len(loops) > 1 and small else ""
 
     def is_vector(self, store: Store, variable: str, tile: str = "") -> bool:
         em = self.em

@@ -7,6 +7,7 @@ by the source with a caret.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, checker, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 
+from rlx_edge.ir.module_file import save_module
+from rlx_edge.ir.onnx.importer import import_model
 from rlx_edge.model_store import model_path
 
 
@@ -86,6 +89,11 @@ def cases(folder: Path) -> list[Case]:
             "tensor range beyond the file",
             run(_short_external(folder), "x=random:1x4"),
             ("weights.bin",),
+        ),
+        Case(
+            "weights of IR text beyond their file",
+            ("ir", "run", _short_sidecar(folder), "--input", good),
+            ("digits.onnx", "26286"),
         ),
         Case(
             "more memory than WASM has",
@@ -170,6 +178,17 @@ def _short_external(folder: Path) -> str:
     (folder / "weights.bin").write_bytes(bytes(32))
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     return _save(folder, "external", _model([node], ["n", 4], ["n", 4], [weight]))
+
+
+def _short_sidecar(folder: Path) -> str:
+    """IR text of the digits network whose first weight is said to lie behind the model's end."""
+    text = folder / "moved.rlx"
+    save_module(import_model(model_path("digits")), text)
+    sidecar = folder / "moved.weights.json"
+    places = json.loads(sidecar.read_text())
+    next(iter(places["constants"].values()))["offset"] = 26280
+    sidecar.write_text(json.dumps(places))
+    return str(text)
 
 
 def _bad_ir(folder: Path) -> str:

@@ -95,7 +95,12 @@ def as_json(
 def as_markdown(
     facts: Mapping[str, str], layers: Iterable[LayerResult], models: Iterable[ModelResult]
 ) -> str:
-    lines = ["# Benchmarks", "", "Written by `make bench`. What was measured, and on what:", ""]
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench BENCH_ARGS='--page docs/benchmarks.md'`:",
+        "",
+    ]
     lines += [f"* {key}: {value}" for key, value in facts.items()]
     rows = list(layers)
     for engine in dict.fromkeys(row.engine for row in rows):

@@ -21,6 +21,8 @@ from rlx_edge.ir.program import Entry, LaunchInfo
 
 BACKENDS = {
     "wasm": "rlx_edge.compile.codegen.wasm.backend:BACKEND",
+    "cuda": "rlx_edge.compile.codegen.cuda.emit:BACKEND",
+    "vulkan": "rlx_edge.compile.codegen.spirv.emit:BACKEND",
 }
 """Kind of target → ``module:name`` of its ``Backend``."""
 

@@ -23,7 +23,7 @@ from rlx_edge.ir.expression import (
     substitute,
     walk,
 )
-from rlx_edge.ir.kernel import BAKED_EXTENT, Loop, LoopKernel
+from rlx_edge.ir.kernel import BAKED_EXTENT, Kernel, Loop, LoopKernel, TemplateKernel
 from rlx_edge.ir.scalar_arithmetic import limits
 from rlx_edge.ir.scalar_functions import expand
 from rlx_edge.ir.types import DType
@@ -37,8 +37,12 @@ COMBINE = {"chain": "add", "sum": "add", "prod": "mul", "max": "max", "min": "mi
 """The operator of a reduction kind."""
 
 
-def canonical(kernel: LoopKernel) -> LoopKernel:
-    """The kernel in the emitter's form; ``loops`` keeps its order, without extents of 1."""
+def canonical(kernel: LoopKernel, expanded: bool = True) -> LoopKernel:
+    """The kernel in the emitter's form; ``loops`` keeps its order, without extents of 1.
+
+    ``expanded``: derived operators are replaced by primitive ones, for emitters that have no
+    functions to call.
+    """
     kept: list[Loop] = []
     renames: dict[str, Dim] = {}
     for loop in kernel.loops:
@@ -53,7 +57,7 @@ def canonical(kernel: LoopKernel) -> LoopKernel:
             "a lanes kernel needs an innermost loop of extent 4",
             found=str(kernel.loops[-1].extent) if kernel.loops else "no loop",
         )
-    value = name_reductions(primitive(kernel.value))
+    value = name_reductions(primitive(kernel.value) if expanded else kernel.value)
     value = rewrite(substitute(value, renames), _unroll)
     offset = kernel.offset.substitute(renames)
     return LoopKernel(tuple(kept), kernel.buffers, offset, value, kernel.parameters, kernel.lanes)
@@ -65,6 +69,25 @@ def primitive(value: Expr) -> Expr:
         node.op in SCALAR_OPS and not SCALAR_OPS[node.op].primitive for node in walk(value)
     )
     return expand(value) if derived else value
+
+
+def kernel_name(kernel: Kernel) -> str:
+    """A readable name: the template, or loop count and the operators of the value."""
+    if isinstance(kernel, TemplateKernel):
+        return kernel.template
+    names: list[str] = []
+    for node in walk(kernel.value):
+        if node.op == "reduce":
+            names.append(reduce_parts(node)[0])
+        elif node.op in SCALAR_OPS or node.op in ("select", "cast"):
+            names.append(node.op)
+    shown = list(dict.fromkeys(names))[:4] or (["copy"] if kernel_reads(kernel) else ["fill"])
+    return "_".join([f"loop{len(kernel.loops)}", *shown])
+
+
+def kernel_reads(kernel: LoopKernel) -> bool:
+    """Whether the kernel loads anything."""
+    return any(node.op == "load" for node in walk(kernel.value))
 
 
 # ---- reductions ------------------------------------------------------------------------------

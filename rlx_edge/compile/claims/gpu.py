@@ -1,0 +1,216 @@
+"""The templates of GPU targets: contractions by workgroup tiles, weights packed by loop nests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_edge.compile.epilogue_access import BATCH_CHANNEL
+from rlx_edge.compile.physical import LANES, Physical
+from rlx_edge.compile.select import (
+    Claim,
+    ClaimOperand,
+    Epilogue,
+    Geometry,
+    Offers,
+    Pack,
+    full_storage,
+    geometry_of,
+    template_kernel,
+)
+from rlx_edge.compile.targets.target import Target
+from rlx_edge.compile.templates.gpu import (
+    BLOCKED,
+    MATMUL_WORDS,
+    PLANES,
+    choose_gpu_tile,
+    conv_arguments,
+    conv_words,
+    matmul_slots,
+    packed_columns,
+)
+from rlx_edge.compile.workgroups import FLAT_THREADS
+from rlx_edge.ir.core import Op
+from rlx_edge.ir.dims import ONE, Dim, as_dim, ceildiv, dim_min, product, symbol
+from rlx_edge.ir.expression import Expr, binary, const, index, load, select, walk
+from rlx_edge.ir.kernel import Loop, LoopKernel
+from rlx_edge.ir.ops.contraction import CHAIN, chain_blocks
+from rlx_edge.ir.types import F32, TensorType
+
+
+def _claim_matmul(
+    op: Op, result: Physical, operands: Sequence[Physical], epilogue: Epilogue, target: Target
+) -> Claim | None:
+    del op, target
+    a, b = operands[:2]
+    if not (a.is_plain and b.is_plain and result.is_plain) or BATCH_CHANNEL in epilogue.kinds:
+        return None
+    shape_a, shape_b = a.type.shape, b.type.shape
+    if len(shape_a) < 2 or len(shape_b) < 2:
+        return None
+    m, k, n = shape_a[-2], shape_a[-1], shape_b[-1]
+    batch_a, batch_b = shape_a[:-2], shape_b[:-2]
+    slices, a_slice, b_slice = product(result.type.shape[:-2]), m * k, k * n
+    if product(batch_b) is ONE:
+        m, slices, a_slice, b_slice = product(shape_a[:-1]), ONE, as_dim(0), as_dim(0)
+    elif product(batch_a) is ONE:
+        a_slice = as_dim(0)
+    elif batch_a != batch_b:
+        return None
+    tile = choose_gpu_tile(n.value if n.is_constant else None)
+    config: dict[str, int | str | bool] = {
+        "tile": tile.name,
+        "chain": CHAIN,
+        # Four neighbours are one load where every row starts at a multiple of 16 bytes.
+        "a_vectors": k.divisible_by(LANES),
+        "b_vectors": n.divisible_by(LANES),
+    }
+    kernel = template_kernel(
+        "matmul", config, len(matmul_slots(epilogue.kinds)), MATMUL_WORDS, epilogue
+    )
+    return Claim(
+        kernel,
+        _operands(epilogue),
+        None,
+        (slices, m, n, k, a_slice, b_slice),
+        result.type.size * k * 2,
+        slices * ceildiv(m, tile.rows) * ceildiv(n, tile.columns),
+    )
+
+
+def _operands(epilogue: Epilogue, pack: Pack | None = None) -> tuple[ClaimOperand, ...]:
+    extras = (ClaimOperand(slot) for slot in epilogue.operands)
+    return (ClaimOperand(0), ClaimOperand(1, pack), *extras)
+
+
+def _claim_conv(
+    op: Op, result: Physical, operands: Sequence[Physical], epilogue: Epilogue, target: Target
+) -> Claim | None:
+    del target
+    x, w = operands[:2]
+    if not w.is_plain or not all(dim.is_constant for dim in w.type.shape):
+        return None
+    geometry = geometry_of(op, w.type)
+    if any(have < need for have, need in zip(x.border, geometry.padding, strict=True)):
+        return None
+    groups = int(str(geometry.groups))
+    channels, outputs, inner = x.type.shape[1], w.type.shape[0].value, w.type.shape[1].value
+    per_group = outputs // groups
+    single = channels.is_constant and 1 < groups == channels.value == outputs
+    if single and x.is_blocked and result.is_blocked:
+        return _claim_depthwise(x, result, operands, epilogue, geometry)
+    if groups > 1 and (
+        (x.is_blocked and inner % LANES) or (result.is_blocked and per_group % LANES)
+    ):
+        return None
+    rows, columns = w.type.shape[2].value, w.type.shape[3].value
+    tile = choose_gpu_tile(per_group)
+    config = _conv_config(x, result, rows, columns) | {"tile": tile.name}
+    images, _, height, width = result.type.shape
+    kernel = template_kernel(
+        "conv2d", config, 3 + len(epilogue.kinds), conv_words(epilogue.kinds), epilogue
+    )
+    return Claim(
+        kernel,
+        _operands(epilogue, _weight_pack(w.type, groups)),
+        None,
+        conv_arguments(x, result, geometry, epilogue.kinds, full_storage(epilogue, operands)),
+        result.type.size * inner * rows * columns * 2,
+        ceildiv(images * height * width, tile.rows) * groups * -(-per_group // tile.columns),
+    )
+
+
+def _conv_config(
+    x: Physical, result: Physical, rows: int, columns: int
+) -> dict[str, int | str | bool]:
+    return {
+        "rows": rows,
+        "columns": columns,
+        "chain": chain_blocks(as_dim(rows), as_dim(columns)).value * rows * columns * LANES,
+        "input": BLOCKED if x.is_blocked else PLANES,
+        "output": BLOCKED if result.is_blocked else PLANES,
+    }
+
+
+def _weight_pack(weight: TensorType, groups: int) -> Pack:
+    """``[group][block][row][column][lane][n]``: k by k as the chain walks it, +0 beyond edges."""
+    outputs, inner, rows, columns = (dim.value for dim in weight.shape)
+    n = outputs // groups
+    blocks, wide = -(-inner // LANES), packed_columns(as_dim(n)).value
+    extents = (groups, blocks, rows, columns, LANES, wide)
+    at = [symbol(f"_v{position}") for position in range(len(extents))]
+    group, block, row, column, lane, output = at
+    channel = block * LANES + lane
+    place = (group * n + dim_min(output, n - 1)) * inner + dim_min(channel, inner - 1)
+    value = load(1, F32, [(place * rows + row) * columns + column])
+    return _pack(extents, at, _inside(value, ((output, n, wide), (channel, inner, blocks * LANES))))
+
+
+def _claim_depthwise(
+    x: Physical,
+    result: Physical,
+    operands: Sequence[Physical],
+    epilogue: Epilogue,
+    geometry: Geometry,
+) -> Claim:
+    rows, columns = (dim.value for dim in operands[1].type.shape[2:])
+    images, channels, height, width = result.type.shape
+    kernel = template_kernel(
+        "depthwise",
+        _conv_config(x, result, rows, columns),
+        3 + len(epilogue.kinds),
+        conv_words(epilogue.kinds),
+        epilogue,
+    )
+    items = images * ceildiv(channels, LANES) * height * width
+    whole = Geometry(geometry.kernel, geometry.stride, geometry.dilation, geometry.padding)
+    return Claim(
+        kernel,
+        _operands(epilogue, _tap_pack(operands[1].type)),
+        None,
+        conv_arguments(x, result, whole, epilogue.kinds, full_storage(epilogue, operands)),
+        result.type.size * rows * columns * 2,
+        ceildiv(items, FLAT_THREADS),
+    )
+
+
+def _tap_pack(weight: TensorType) -> Pack:
+    """``[block][row][column][lane]`` of depthwise weights."""
+    channels, _, rows, columns = (dim.value for dim in weight.shape)
+    blocks = -(-channels // LANES)
+    extents = (blocks, rows, columns, LANES)
+    at = [symbol(f"_v{position}") for position in range(len(extents))]
+    block, row, column, lane = at
+    channel = block * LANES + lane
+    value = load(1, F32, [(dim_min(channel, channels - 1) * rows + row) * columns + column])
+    return _pack(extents, at, _inside(value, ((channel, channels, blocks * LANES),)))
+
+
+def _inside(value: Expr, limits: Sequence[tuple[Dim, int, int]]) -> Expr:
+    """The value where each place is below its limit, else +0; no test where it always is."""
+    condition: Expr | None = None
+    for place, limit, extent in limits:
+        if extent > limit:
+            test = index(place) < index(limit)
+            condition = test if condition is None else binary("and", condition, test)
+    return value if condition is None else select(condition, value, const(0.0, F32))
+
+
+def _pack(extents: Sequence[int], at: Sequence[Dim], value: Expr) -> Pack:
+    offset = as_dim(0)
+    for place, extent in zip(at, extents, strict=True):
+        offset = offset * extent + place
+    loops = tuple(Loop(f"_v{position}", as_dim(extent)) for position, extent in enumerate(extents))
+    total = product(as_dim(extent) for extent in extents)
+    return Pack(LoopKernel(loops, (F32, F32), offset, value), total * F32.bytes)
+
+
+def takes_epilogue(expression: Expr) -> bool:
+    """Scalar code after the chain: no loops, no indices of its own."""
+    return all(
+        node.op not in ("reduce", "index") and not (node.op == "load" and node.args)
+        for node in walk(expression)
+    )
+
+
+OFFERS = Offers({"rlxc::matmul": _claim_matmul, "rlxc::conv2d": _claim_conv}, takes_epilogue)
+"""What GPUs offer."""

@@ -1,0 +1,77 @@
+"""One CUDA C++ source from a list of kernels, with an entry for each.
+
+Kernel i takes the base of the arena and the words of its launch record as a struct:
+``__global__ void k3_matmul(char* arena, K3 words)``. Addresses among the words are in units of
+``targets.cuda.ADDRESS_UNIT`` bytes. The same kernels and target give the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_edge.compile.backends import Backend, Code
+from rlx_edge.compile.claims.gpu import OFFERS
+from rlx_edge.compile.codegen.cuda.emit_expression import function_names, function_text
+from rlx_edge.compile.codegen.cuda.emit_loops import emit_loop_kernel, words_struct
+from rlx_edge.compile.codegen.cuda.emit_template import (
+    emit_template,
+    template_struct,
+    template_threads,
+    template_words,
+)
+from rlx_edge.compile.codegen.cuda.prelude import base
+from rlx_edge.compile.codegen.cuda.writer import identifier
+from rlx_edge.compile.codegen.kernel_form import kernel_name
+from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
+from rlx_edge.compile.workgroups import groups, spread
+from rlx_edge.ir.kernel import Kernel, LoopKernel
+from rlx_edge.ir.program import Entry, LaunchInfo
+from rlx_edge.ir.scalar_functions import FUNCTIONS
+
+
+def emit_source(
+    kernels: Sequence[Kernel], target: CudaTarget, uses: Sequence[LaunchInfo] = ()
+) -> Code:
+    """The text of ``kernels``; ``RlxError`` where a type, operator or template has no code.
+
+    ``uses[i]`` is the first launch of kernel i, for its comment.
+    """
+    del target  # One text serves every architecture; the compiler of the text takes it from there.
+    called: set[str] = set()
+    for kernel in kernels:
+        value = kernel.value if isinstance(kernel, LoopKernel) else kernel.epilogue
+        if value is not None:
+            called |= function_names(value)
+    texts = [base(ADDRESS_UNIT), *(function_text(name) for name in FUNCTIONS if name in called)]
+    entries: list[Entry] = []
+    for position, kernel in enumerate(kernels):
+        text, entry = _kernel(kernel, position, uses[position] if uses else None)
+        texts.append(text)
+        entries.append(entry)
+    return Code("\n".join(texts).encode("utf-8"), tuple(entries))
+
+
+def _kernel(kernel: Kernel, position: int, use: LaunchInfo | None) -> tuple[str, Entry]:
+    name = identifier(f"k{position}_{kernel_name(kernel)}")
+    struct = f"K{position}"
+    if isinstance(kernel, LoopKernel):
+        form = spread(kernel)
+        # Canonical loops have the kernel's own parameters, so the words are those of its record.
+        threads, declared = form.threads, words_struct(struct, form.kernel)
+        count = len(kernel.buffers) + kernel.parameters
+    else:
+        threads, declared = template_threads(kernel), template_struct(struct, kernel)
+        count = sum(len(names) for names in template_words(kernel))
+    bounds = f"__launch_bounds__({threads})"
+    head = f'extern "C" __global__ void {bounds} {name}(char* arena, const {struct} words)'
+    body = (
+        emit_loop_kernel(form, head)
+        if isinstance(kernel, LoopKernel)
+        else emit_template(kernel, head)
+    )
+    comment = f"// first for %{use.value} = {use.op}\n" if use is not None else ""
+    return f"{comment}{declared}\n{body}", Entry(name, threads, count)
+
+
+BACKEND = Backend(OFFERS, emit_source, groups)
+"""The CUDA backend's row."""

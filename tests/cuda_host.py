@@ -1,0 +1,218 @@
+"""Generated CUDA on the CPU: the kernels compiled as C++ with a shim, one thread after another.
+
+The shim runs the threads of a workgroup as fibers that change places at every ``__syncthreads``, so
+tiles and reductions in shared memory run as written. Arithmetic is the CPU's, one rounding an
+operation: what comes out must be the interpreter's bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlx_edge.compile.targets.cuda import ADDRESS_UNIT
+from rlx_edge.ir.program import Program
+from rlx_edge.ir.types import DType
+from rlx_edge.runtime.buffers import Bytes, memory_range
+from rlx_edge.runtime.records import records
+from rlx_edge.runtime.units import Array, copy_in, copy_out
+
+SHIM = r"""
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <ucontext.h>
+#include <vector>
+#define __global__
+#define __device__
+#define __shared__ static
+#define __forceinline__ inline
+#define __launch_bounds__(x)
+#define __align__(x) __attribute__((aligned(x)))
+struct dim3 { unsigned x = 1, y = 1, z = 1; };
+struct __align__(16) float4 { float x, y, z, w; };
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static dim3 threadIdx, blockIdx, blockDim, gridDim;
+template <typename T, typename F> static T bits(F x) { T y; memcpy(&y, &x, sizeof y); return y; }
+static int __float_as_int(float x) { return bits<int>(x); }
+static unsigned __float_as_uint(float x) { return bits<unsigned>(x); }
+static float __int_as_float(int x) { return bits<float>(x); }
+static float __uint_as_float(unsigned x) { return bits<float>(x); }
+static long long __double_as_longlong(double x) { return bits<long long>(x); }
+static double __longlong_as_double(long long x) { return bits<double>(x); }
+static float __fsqrt_rn(float x) { return sqrtf(x); }
+static double __dsqrt_rn(double x) { return sqrt(x); }
+
+static ucontext_t scheduler;
+static std::vector<ucontext_t> fibers;
+static std::vector<char*> stacks;
+static std::vector<bool> ended;
+static unsigned current;
+static void (*body)(void*);
+static void* argument;
+static void __syncthreads() { swapcontext(&fibers[current], &scheduler); }
+static void trampoline() { body(argument); ended[current] = true; }
+
+static void run_group(unsigned threads, bool together)
+{
+  if (!together) {
+    for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) body(argument);
+    return;
+  }
+  const size_t size = 64 << 10;
+  fibers.assign(threads, ucontext_t());
+  ended.assign(threads, false);
+  while (stacks.size() < threads) stacks.push_back((char*)malloc(size));
+  for (unsigned i = 0; i < threads; ++i) {
+    getcontext(&fibers[i]);
+    fibers[i].uc_stack.ss_sp = stacks[i];
+    fibers[i].uc_stack.ss_size = size;
+    fibers[i].uc_link = &scheduler;
+    makecontext(&fibers[i], trampoline, 0);
+  }
+  for (bool running = true; running;) {
+    running = false;
+    for (current = 0; current < threads; ++current) {
+      if (ended[current]) continue;
+      threadIdx.x = current;
+      swapcontext(&scheduler, &fibers[current]);
+      running = running || !ended[current];
+    }
+  }
+}
+template <typename Kernel, typename Words>
+static void run(Kernel kernel, unsigned threads, bool together, unsigned groups, char* arena,
+                const int* data)
+{
+  struct Call { Kernel kernel; char* arena; Words words; } call{kernel, arena, {}};
+  memcpy(&call.words, data, sizeof(Words));
+  argument = &call;
+  body = [](void* at) { Call* c = (Call*)at; c->kernel(c->arena, c->words); };
+  gridDim.x = groups;
+  blockDim.x = threads;
+  for (blockIdx.x = 0; blockIdx.x < groups; ++blockIdx.x) run_group(threads, together);
+}
+"""
+
+
+def namespaced(program: Program, number: int) -> str:
+    """The program's source in a namespace of its own, so that several can be one file."""
+    text = program.code.decode("utf-8").replace('extern "C" __global__', "__global__")
+    return f"namespace p{number} {{\n{text}}}\n"
+
+
+class HostModule:
+    """Programs compiled into one library."""
+
+    def __init__(self, programs: Sequence[Program], folder: Path, optimize: str = "-O1") -> None:
+        parts = [SHIM]
+        for number, program in enumerate(programs):
+            text = namespaced(program, number)
+            parts += [text, _dispatcher(program, number, text)]
+        source, library = folder / "kernels.cpp", folder / "kernels.so"
+        source.write_text("\n".join(parts), encoding="utf-8")
+        flags = ["-std=c++17", optimize, "-w", "-ffp-contract=off", "-fno-strict-aliasing"]
+        command = ["g++", *flags, "-fwrapv", "-shared", "-fPIC", "-o", library, source]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stderr[:3000]
+        self._library = ctypes.CDLL(str(library))
+
+    def launcher(self, number: int) -> Any:
+        function = self._library[f"launch{number}"]
+        pointer = ctypes.c_void_p
+        function.argtypes = [ctypes.c_int, ctypes.c_uint, pointer, pointer]
+        function.restype = None
+        return function
+
+
+def _dispatcher(program: Program, number: int, text: str) -> str:
+    lines = [
+        f'extern "C" void launch{number}(int kernel, unsigned groups, char* arena, const int* words)',
+        "{",
+        "  switch (kernel) {",
+    ]
+    for position, entry in enumerate(program.entries):
+        match = re.search(rf"\b{entry.name}\(.*?\n}}\n", text, re.DOTALL)
+        assert match is not None
+        together = "true" if "__syncthreads" in match[0] else "false"
+        name, words = f"p{number}::{entry.name}", f"p{number}::K{position}"
+        lines.append(
+            f"    case {position}: run<decltype(&{name}), {words}>"
+            f"(&{name}, {entry.threads}, {together}, groups, arena, words); break;"
+        )
+    return "\n".join([*lines, "  }", "}", ""])
+
+
+class HostCudaUnit:
+    """``ExecutionUnit`` over a program of a ``HostModule``; memory around the arena is watched."""
+
+    FENCE = 4096
+
+    def __init__(self, module: HostModule, number: int, grid: int | None = None) -> None:
+        self.device = "cuda:0"
+        self.address_space = ADDRESS_UNIT << 32
+        self._launch = module.launcher(number)
+        self._grid = grid
+        self._program: Program | None = None
+        self._block: Bytes = np.zeros(0, np.uint8)
+        self._memory: Bytes = np.zeros(0, np.uint8)
+
+    @property
+    def size(self) -> int:
+        return len(self._memory)
+
+    def load(self, program: Program) -> None:
+        self._program = program
+
+    def grow(self, nbytes: int) -> None:
+        if nbytes <= self.size:
+            return
+        block = np.full(nbytes + 2 * self.FENCE + 64, 0xA5, np.uint8)
+        start = -block.ctypes.data % 64 + self.FENCE
+        memory = block[start : start + nbytes]
+        memory[: self.size] = self._memory
+        self._block, self._memory = block, memory
+
+    def upload(self, address: int, data: Array) -> None:
+        copy_in(self, address, data)
+
+    def download(self, address: int, dtype: DType, shape: tuple[int, ...]) -> Array:
+        return copy_out(self, address, dtype, shape)
+
+    def launch(self, begin: int, end: int) -> None:
+        program = self._program
+        assert program is not None
+        plan = program.plan
+        words = self._memory[plan.block_address :].view(np.int32)[: len(plan.words)]
+        arena = self._memory.ctypes.data
+        for record in records(words, plan.block_address, program.entries, begin, end):
+            count = record.groups if self._grid is None else min(record.groups, self._grid)
+            if count > 0:
+                data = np.ascontiguousarray(record.words)
+                self._launch(record.kernel, count, arena, data.ctypes.data)
+        first = self._memory.ctypes.data - self._block.ctypes.data
+        fences = (self._block[:first], self._block[first + self.size :])
+        assert all((fence == 0xA5).all() for fence in fences), "a kernel wrote outside the arena"
+
+    def synchronize(self) -> None:
+        """Launches have ended when they return."""
+
+    def require(self, address: int, nbytes: int) -> None:
+        self.bytes_at(address, nbytes)
+
+    def bytes_at(self, address: int, nbytes: int) -> Bytes:
+        if address < 0 or nbytes < 0 or address + nbytes > self.size:
+            raise memory_range(address, nbytes, self.size)
+        return self._memory[address : address + nbytes]
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Places come from the memory plan: nothing to take back."""
+
+    def close(self) -> None:
+        self._memory = self._block = np.zeros(0, np.uint8)

@@ -79,6 +79,23 @@ export function byId(id) {
 }
 
 /**
+ * A file chooser that looks like a button; the name of what was chosen is shown elsewhere.
+ *
+ * @param {string} text
+ * @param {Properties} properties of the input
+ * @param {(file: File) => void} take
+ */
+export function fileButton(text, properties, take) {
+  const input = h("input", { type: "file", class: "unseen", ...properties });
+  input.addEventListener("change", () => {
+    const [file] = input.files ?? [];
+    if (file) take(file);
+    input.value = ""; // the same file can be chosen again
+  });
+  return h("label", { class: "button" }, text, input);
+}
+
+/**
  * Bytes for people.
  *
  * @param {number} count

@@ -48,7 +48,9 @@ export async function graphView(text) {
     placed.edges.map(edgePath),
     placed.nodes.map(nodeBox),
   );
-  const view = new PanZoom(picture, placed, `graph of ${nodes.length} boxes`);
+  const { width, height } = placed;
+  const size = { width, height, start: placed.nodes[0]?.x };
+  const view = new PanZoom(picture, size, `graph of ${nodes.length} boxes`);
   view.element.prepend(legend(graph));
   view.element.querySelector(".save-picture")?.addEventListener("click", () => {
     const copy = /** @type {SVGSVGElement} */ (picture.cloneNode(true));

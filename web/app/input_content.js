@@ -6,7 +6,7 @@
  */
 
 import { checkedFetch } from "../compiler/fetching.js";
-import { h } from "./dom.js";
+import { fileButton, h } from "./dom.js";
 import { decodeImage, imageTensor, NORMALIZATIONS, resized } from "./images.js";
 import { arrayFor, readNpy } from "./npy.js";
 import { Report } from "./reports.js";
@@ -50,15 +50,9 @@ export class InputContent {
     );
     this.values = h("input", { type: "text", value: values ?? "0", "aria-label": `values of ${input.name}`, "data-values": input.name });
     this.seed = h("input", { type: "number", value: 1, min: 0, step: 1, "aria-label": `seed of ${input.name}` });
-    this.file = h("input", {
-      type: "file",
-      "aria-label": `file for ${input.name}`,
-      "data-file": input.name,
-      onchange: () => {
-        const [blob] = this.file.files ?? [];
-        if (blob) this.#take(blob, blob.name);
-      },
-    });
+    this.file = fileButton("Choose a file", { "data-file": input.name }, (blob) =>
+      this.#take(blob, blob.name),
+    );
     this.fileName = h("span", { class: "hint", "data-chosen": "" }, "no file yet");
     const select = (/** @type {string} */ label, /** @type {string[]} */ options, /** @type {string} */ value) =>
       h(

@@ -3,7 +3,7 @@
 import { capabilitiesView } from "./capabilities.js";
 import { CompilerClient } from "./compiler_client.js";
 import { DigitsPanel } from "./digits_panel.js";
-import { bytesText, byId, h } from "./dom.js";
+import { bytesText, byId, fileButton, h } from "./dom.js";
 import { fetchJson, fetchModel } from "./download.js";
 import { graphView } from "./graph_view.js";
 import { irView } from "./ir_view.js";
@@ -272,12 +272,9 @@ function select(name) {
 
 /** @param {Page} page */
 function listenForFiles(page) {
-  const field = /** @type {HTMLInputElement} */ (byId("model-file"));
-  field.addEventListener("change", () => {
-    const [file] = field.files ?? [];
-    if (file) openFile(page, file);
-    field.value = "";
-  });
+  byId("choose").append(
+    fileButton("Choose a file", { id: "model-file", accept: ".onnx" }, (file) => openFile(page, file)),
+  );
   const isFiles = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes("Files");
   addEventListener("dragover", (event) => {
     if (!isFiles(event)) return;

@@ -5,7 +5,7 @@
  * @typedef {import("./images.js").Picture} Picture
  */
 
-import { h } from "./dom.js";
+import { fileButton, h } from "./dom.js";
 import { checkedFetch } from "../compiler/fetching.js";
 import {
   centreCrop,
@@ -43,23 +43,15 @@ export class OrientationPanel {
     this.run = run;
     this.onError = onError;
     this.preview = h("div", { class: "preview", "aria-live": "polite" }, h("p", { class: "hint" }, "no page yet"));
-    const file = h("input", {
-      type: "file",
-      id: "page-file",
-      accept: "image/*",
-      onchange: () => {
-        const [chosen] = file.files ?? [];
-        if (chosen) this.#take(chosen, chosen.name);
-        file.value = "";
-      },
-    });
     this.element = h(
       "div",
       { class: "panel orientation" },
       h(
         "div",
         { class: "row" },
-        h("label", { class: "button" }, "Picture of a page ", file),
+        fileButton("Choose a picture of a page", { id: "page-file", accept: "image/*" }, (file) =>
+          this.#take(file, file.name),
+        ),
         SAMPLES.map(([name, title]) =>
           h(
             "button",

@@ -14,7 +14,8 @@ export class PanZoom {
 
   /**
    * @param {SVGSVGElement} picture
-   * @param {{width: number, height: number}} size of the picture in its own units
+   * @param {{width: number, height: number, start?: number}} size of the picture in its own units,
+   *   and where its beginning lies from left to right
    * @param {string} label
    */
   constructor(picture, size, label) {
@@ -58,7 +59,7 @@ export class PanZoom {
   /** Show the beginning in the size it was drawn for. */
   readable() {
     this.#scale = 1;
-    this.#left = (this.size.width - this.picture.clientWidth) / 2;
+    this.#left = (this.size.start ?? this.size.width / 2) - this.picture.clientWidth / 2;
     this.#top = 0;
     this.#apply();
   }

@@ -47,17 +47,15 @@ export class TensorPanel {
     this.#alphabet = alphabetOf(metadata);
     const isText = this.#alphabet !== null;
     this.#fields = inputs.map((input) => new InputFields(input, this.defaults, isText));
+    linkSizes(this.#fields);
     this.form.replaceChildren(...this.#fields.map(({ element }) => element));
   }
 
   async feeds() {
     if (!this.#fields.length) throw new Report("input.none", "the model has not been read yet");
-    /** @type {Record<string, number>} */
-    const sizes = {};
     const entries = [];
     for (const field of this.#fields) {
-      const tensor = await field.tensor(sizes);
-      entries.push([field.input.name, tensor]);
+      entries.push([field.input.name, await field.tensor()]);
     }
     return Object.fromEntries(entries);
   }
@@ -131,11 +129,8 @@ class InputFields {
     );
   }
 
-  /**
-   * @param {Record<string, number>} known sizes of dims that earlier inputs have; this one's are added
-   * @returns {Promise<PlainTensor>}
-   */
-  async tensor(known) {
+  /** @returns {Promise<PlainTensor>} */
+  async tensor() {
     const { name, shape } = this.input;
     const dims = shape.map((dim, axis) => {
       if (typeof dim === "number") return dim;
@@ -155,11 +150,29 @@ class InputFields {
     const tensor = await this.content.tensor(dims);
     tensor.dims.forEach((size, axis) => {
       const field = this.sizes[axis];
-      if (field) field.value = String(size);
-      const dim = shape[axis];
-      if (typeof dim === "string") known[dim] = size;
+      if (field) field.value = String(size); // a file or a picture has sizes of its own
     });
     return tensor;
+  }
+}
+
+/**
+ * Sizes of one name are one size: the first is the default of all, and a change goes to all.
+ *
+ * @param {InputFields[]} fields
+ */
+function linkSizes(fields) {
+  /** @type {Map<string, HTMLInputElement[]>} */
+  const named = new Map();
+  for (const { input, sizes } of fields) {
+    sizes.forEach((field, axis) => {
+      if (field) named.set(String(input.shape[axis]), [...(named.get(String(input.shape[axis])) ?? []), field]);
+    });
+  }
+  for (const linked of named.values()) {
+    const spread = (/** @type {string} */ value) => linked.forEach((field) => (field.value = value));
+    spread(linked[0].value);
+    for (const field of linked) field.addEventListener("input", () => spread(field.value));
   }
 }
 

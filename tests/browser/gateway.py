@@ -1,0 +1,58 @@
+"""The built site and a gateway that serves it, as a user starts it."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scripts.build_web import DAGRE, PYODIDE, build_site
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SITE = ROOT / "build" / "site"
+STOP_SECONDS = 20
+
+
+class MissingTool(Exception):
+    """Something that set-up installs is not there."""
+
+
+def require_site() -> Path:
+    """The site, built if it is not current; test processes take turns."""
+    if not (PYODIDE.is_dir() and DAGRE.is_dir()) or shutil.which("node") is None:
+        raise MissingTool("node or its packages are missing; `make setup` installs them")
+    SITE.parent.mkdir(parents=True, exist_ok=True)
+    with (SITE.parent / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build_site(SITE)
+    return SITE
+
+
+@contextmanager
+def running_gateway(*arguments: str) -> Iterator[str]:
+    """The URL of `rlx serve` on a free port; it must stop cleanly."""
+    command = [str(Path(sys.executable).with_name("rlx")), "serve", "--port", "0", *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            assert process.stderr is not None
+            raise RuntimeError(f"the gateway did not start: {process.stderr.read()}")
+        try:
+            yield line.split()[-1]
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                _, log = process.communicate(timeout=STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+    if process.returncode != 0:
+        raise RuntimeError(f"the gateway ended with {process.returncode}: {log}")

@@ -65,7 +65,7 @@ def lower_expression(
     ``unbounded`` names symbols that may be zero or negative. The kernels write disjoint parts of
     the result.
     """
-    nest = _nest(value, result)
+    nest = _nest(value, result, any(operand.is_blocked for operand in operands))
     ranges = nest.ranges(unbounded)
     nest = Nest(nest.loops, nest.offset, simplify_expression(nest.value, ranges), nest.lanes)
 
@@ -131,10 +131,16 @@ def _inside_channels(
     return tuple(clamped)
 
 
-def _nest(value: Expr, result: Physical) -> Nest:
-    """Loops over the result's storage order; blocked: the channel is ``4 · block + lane``."""
+def _nest(value: Expr, result: Physical, from_blocks: bool) -> Nest:
+    """Loops over the result's storage order; blocked: the channel is ``4 · block + lane``.
+
+    A plain result that is read from blocked operands gets the same pair of loops for its channels
+    where they are whole blocks, so that their offsets are linear.
+    """
     names = [f"_i{axis}" for axis in range(result.type.rank)]
     if not result.is_blocked:
+        if from_blocks and result.type.rank == 4 and result.type.shape[1].divisible_by(LANES):
+            return _plain_from_blocks(value, result)
         loops = tuple(Loop(n, e) for n, e in zip(names, result.type.shape, strict=True))
         offset = index_dim(result.offset([index(symbol(name)) for name in names]))
         assert offset is not None
@@ -159,6 +165,22 @@ def _nest(value: Expr, result: Physical) -> Nest:
         inside = index(channel) < index(c)
         value = select(inside, value, const(0, value.dtype))
     return Nest(loops, offset, value, lanes=True)
+
+
+def _plain_from_blocks(value: Expr, result: Physical) -> Nest:
+    n, c, h, w = result.type.shape
+    channel = symbol("_b") * LANES + symbol("_l")
+    indices = (symbol("_i0"), channel, symbol("_i2"), symbol("_i3"))
+    offset = index_dim(result.offset([index(item) for item in indices]))
+    assert offset is not None
+    loops = (
+        Loop("_i0", n),
+        Loop("_b", c // LANES),
+        Loop("_l", as_dim(LANES)),
+        Loop("_i2", h),
+        Loop("_i3", w),
+    )
+    return Nest(loops, offset, substitute(value, {"_i1": channel}), lanes=False)
 
 
 def _drop_unit_loops(nest: Nest) -> Nest:

@@ -99,6 +99,14 @@ def test_contiguous_loops_and_axes_of_one_are_merged() -> None:
     assert [str(loop.extent) for loop in nest.kernel.loops] == ["n", "h", "w"]
 
 
+def test_channels_from_blocks_are_walked_as_blocks_and_lanes() -> None:
+    kind = tensor_type(F32, "n", 8, "h", "w")
+    (nest,) = lower_expression(load(0, F32, I), Physical(kind), [Physical(kind, "NCHW4c")])
+    assert [str(loop.extent) for loop in nest.kernel.loops] == ["2 * n", "4", "h * w"]
+    dims = [node.attr for node in walk(nest.kernel.value) if node.op == "index"]
+    assert [str(dim) for dim in dims] == ["4 * _v0 * h * w + _v1 + 4 * _v2"]
+
+
 def concatenation(at: Dim, first: TensorType, second: TensorType) -> Expr:
     """[first, second] along the last axis, reads clamped into their operand."""
     split = first.shape[1]

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from rlx_edge.compile.compiler import compile_placed as compile_placed
     from rlx_edge.compile.compiler import is_placed as is_placed
     from rlx_edge.compile.compiler import place_module as place_module
+    from rlx_edge.compile.targets.cuda import CudaTarget as CudaTarget
+    from rlx_edge.compile.targets.vulkan import VulkanTarget as VulkanTarget
     from rlx_edge.compile.targets.wasm import WasmTarget as WasmTarget
 
 __all__ = [
     "CompiledModule",
+    "CudaTarget",
+    "VulkanTarget",
     "WasmTarget",
     "compile_module",
     "compile_part",
@@ -29,6 +33,8 @@ __all__ = [
 
 _LAZY = {
     "CompiledModule": "rlx_edge.compile.compiler",
+    "CudaTarget": "rlx_edge.compile.targets.cuda",
+    "VulkanTarget": "rlx_edge.compile.targets.vulkan",
     "WasmTarget": "rlx_edge.compile.targets.wasm",
     "compile_module": "rlx_edge.compile.compiler",
     "compile_part": "rlx_edge.compile.compiler",

@@ -11,6 +11,10 @@ plan evaluates into its argument words, so equal computations share one kernel.
 Calling convention (WebAssembly): ``(args: i32, thread: i32) -> ()`` where ``args`` is the byte
 address of i32 words: first one byte address a buffer slot (slot 0 is the output), then the
 parameters in order.
+
+Calling convention (Vulkan): the same words, addresses in units of 16 bytes. Push constants are the
+64-bit device address of the memory, where kernels use one, then the words if there are at most
+``PUSHED_WORDS``, else the place of the first of them in memory, counted in words.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from rlx_edge.ir.dims import Atom, Dim, Monomial, as_dim, dim_max, dim_min, symb
 from rlx_edge.ir.expression import Expr, index, index_dim, rewrite
 from rlx_edge.ir.types import DType
 
+PUSHED_WORDS = 28
+"""Words that every Vulkan device takes as push constants beside an address (128 bytes)."""
 BAKED = (-1, 0, 1, 4)
 """Strides that kernels are specialised for: reverse, broadcast, contiguous, one channel block."""
 BAKED_EXTENT = 16

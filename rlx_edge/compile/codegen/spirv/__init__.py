@@ -1,0 +1,1 @@
+"""SPIR-V for Vulkan: an assembler of its own, loop kernels and templates as compute shaders."""

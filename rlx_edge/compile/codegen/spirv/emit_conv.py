@@ -1,0 +1,197 @@
+"""Convolution as a contraction of pixels and taps, without an im2col matrix.
+
+Rows are the pixels of all images, columns a group's output channels, k walks channel blocks of
+four, kernel rows, kernel columns and the channels of a block. The input's border is at least as
+wide as the padding, so no tap is outside its buffer. Pad lanes of a blocked output get +0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from rlx_edge.compile.codegen.spirv.assembler import Code
+from rlx_edge.compile.codegen.spirv.emit_contraction import (
+    LANES,
+    Operands,
+    Place,
+    emit_contraction,
+    share_out,
+)
+from rlx_edge.compile.codegen.spirv.emit_epilogue import emit_epilogue
+from rlx_edge.compile.codegen.spirv.interface import Shared
+from rlx_edge.compile.codegen.spirv.region import Conditional
+from rlx_edge.compile.codegen.spirv.template_words import EXTRAS, OUT, A, B, TemplateWords
+from rlx_edge.compile.codegen.spirv.words import Words
+from rlx_edge.compile.epilogue_access import BATCH_CHANNEL, CHANNEL, FULL
+from rlx_edge.compile.templates.gpu import BLOCKED, conv_words, parse_gpu_tile
+from rlx_edge.ir.kernel import TemplateKernel
+from rlx_edge.ir.program import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Pixel:
+    """A position in an image, in words."""
+
+    image: int
+    y: int
+    x: int
+
+
+class ImageWords:
+    """Addresses in the images of a conv2d or depthwise kernel."""
+
+    def __init__(self, words: TemplateWords) -> None:
+        self.words, self.io = words, words.io
+        kernel = words.kernel
+        self.blocked_in = kernel.option("input") == BLOCKED
+        self.blocked_out = kernel.option("output") == BLOCKED
+        self.kernel_rows = int(kernel.option("rows"))
+        self.kernel_columns = int(kernel.option("columns"))
+
+    def pixel(self, code: Code, number: int) -> Pixel:
+        """Where pixel ``number`` of all images is."""
+        w = Words(code)
+        line, x = w.div(number, self.words["width"]), w.rem(number, self.words["width"])
+        image, y = w.div(line, self.words["height"]), w.rem(line, self.words["height"])
+        return Pixel(image, y, x)
+
+    def window(self, code: Code, pixel: Pixel) -> int:
+        """The first tap of a pixel in channel block or plane 0."""
+        w, words = Words(code), self.words
+        return w.add(
+            words["a_origin"],
+            w.mul(pixel.image, words["a_image"]),
+            w.mul(pixel.y, words["a_row"]),
+            w.mul(pixel.x, words["a_pixel"]),
+        )
+
+    def tap(self, code: Code, row: int, column: int) -> int:
+        """How far a tap lies from the first."""
+        w, words = Words(code), self.words
+        return w.add(w.mul(row, words["a_tap_row"]), w.mul(column, words["a_tap_column"]))
+
+    def stored(self, code: Code, slot: str, pixel: Pixel, slice_: int, column: int) -> int:
+        """Element offset of an output position in ``out`` or a full extra, which has its layout;
+        blocked: of the block of ``column``."""
+        w, words = Words(code), self.words
+        step, channel = pixel.x, column
+        if self.blocked_out:
+            step, channel = w.scaled(pixel.x, LANES), w.div(column, w.c(LANES))
+        return w.add(
+            words[f"{slot}_origin"],
+            w.mul(slice_, words[f"{slot}_slice"]),
+            w.mul(pixel.image, words[f"{slot}_image"]),
+            w.mul(channel, words[f"{slot}_plane"]),
+            w.mul(pixel.y, words[f"{slot}_row"]),
+            step,
+        )
+
+    def store_channels(
+        self, code: Code, pixel: Pixel, slice_: int, column: int, totals: list[int]
+    ) -> None:
+        """Epilogue and store of four channels of a slice from ``column`` on, a multiple of four."""
+        words = self.words
+        out = self.stored(code, "out", pixel, slice_, column)
+        if self.blocked_out:
+            values = []
+            for lane, total in enumerate(totals):
+                value = self.value(code, pixel, slice_, column, lane, total)
+                w = Words(code)
+                values.append(w.or_zero(w.below(w.plus(column, lane), words["n"]), value))
+            vector = code.op("CompositeConstruct", code.module.vector_type(LANES), *values)
+            w = Words(code)
+            self.io.store_vector(code, OUT, w.div(out, w.c(LANES)), vector)
+            return
+        for lane, total in enumerate(totals):
+            w = Words(code)
+            one = Conditional(code, w.below(w.plus(column, lane), words["n"]))
+            value = self.value(one.body, pixel, slice_, column, lane, total)
+            w = Words(one.body)
+            at = w.add(out, w.scaled(words["out_plane"], lane)) if lane else out
+            self.io.store(one.body, OUT, at, value)
+            one.close()
+
+    def value(
+        self, code: Code, pixel: Pixel, slice_: int, column: int, lane: int, total: int
+    ) -> int:
+        """The epilogue's value of one channel."""
+        kernel, words = self.words.kernel, self.words
+
+        def extra(number: int, kind: str) -> int:
+            w = Words(code)
+            index = w.c(0)
+            if kind == FULL:
+                slot = f"e{number}"
+                base = self.stored(code, slot, pixel, slice_, column)
+                if self.blocked_out:
+                    index = w.plus(base, lane)
+                else:
+                    plane = words[f"{slot}_plane"]
+                    index = w.add(base, w.scaled(plane, lane)) if lane else base
+            elif kind in (CHANNEL, BATCH_CHANNEL):
+                index = w.plus(w.add(w.mul(slice_, words["n"]), column), lane)
+                if kind == BATCH_CHANNEL:
+                    every = w.mul(words["slices"], words["n"])
+                    index = w.add(w.mul(pixel.image, every), index)
+            return self.io.load(code, EXTRAS + number, index)
+
+        loads = [partial(extra, number, kind) for number, kind in enumerate(kernel.extras)]
+        return emit_epilogue(code, kernel.epilogue, total, loads)
+
+
+class _Conv(Operands):
+    def __init__(self, words: TemplateWords) -> None:
+        self.words, self.io, self.images = words, words.io, ImageWords(words)
+        w = Words(words.root)
+        self.slices, self.columns = words["slices"], words["n"]
+        self.rows = w.mul(w.mul(words["images"], words["height"]), words["width"])
+        taps = self.images.kernel_rows * self.images.kernel_columns
+        self.depth = w.scaled(words["blocks"], taps * LANES)
+        self.chain = int(words.kernel.option("chain"))
+        self.a_quads, self.b_quads = self.images.blocked_in, True
+        self.a_rows_first = True
+
+    def at_row(self, code: Code, place: Place, row: int) -> int:
+        w = Words(code)
+        window = self.images.window(code, self.images.pixel(code, row))
+        return w.add(window, w.mul(place.slice, self.words["a_slice"]))
+
+    def a(self, code: Code, base: int, k: int, inside: int) -> int:
+        w, words, images = Words(code), self.words, self.images
+        quad, lane = w.split(k, LANES)
+        line, column = w.split(quad, images.kernel_columns)
+        block, row = w.split(line, images.kernel_rows)
+        at = w.add(base, images.tap(code, row, column))
+        if self.a_quads:
+            at = w.kept(inside, w.add(at, w.mul(block, words["a_plane"])))
+            vector = self.io.load_vector(code, A, w.div(at, w.c(LANES)))
+            return w.vector_or_zero(inside, vector)
+        channel = w.add(w.scaled(block, LANES), lane)
+        exists = w.both(inside, w.below(channel, words["channels"]))
+        at = w.kept(exists, w.add(at, w.mul(channel, words["a_plane"])))
+        return w.or_zero(exists, self.io.load(code, A, at))
+
+    def at_column(self, code: Code, place: Place, column: int) -> int:
+        w = Words(code)
+        group = w.mul(w.mul(place.slice, self.depth), self.words["b_row"])
+        return w.add(group, column)
+
+    def b(self, code: Code, base: int, k: int, inside: int) -> int:
+        w = Words(code)
+        at = w.kept(inside, w.add(base, w.mul(k, self.words["b_row"])))
+        return w.vector_or_zero(inside, self.io.load_vector(code, B, w.div(at, w.c(LANES))))
+
+    def store(self, code: Code, place: Place, row: int, column: int, totals: list[int]) -> None:
+        pixel = self.images.pixel(code, row)
+        self.images.store_channels(code, pixel, place.slice, column, totals)
+
+
+def emit_conv2d(shared: Shared, kernel: TemplateKernel, name: str) -> Entry:
+    """Add the entry point; words of its record are ``conv_words`` after the slots."""
+    words = TemplateWords(shared, kernel, conv_words(kernel.extras))
+    tile = parse_gpu_tile(str(kernel.option("tile")))
+    operands = _Conv(words)
+    rows_first = not operands.images.blocked_out
+    shape = share_out(tile, shared.target.most_invocations, rows_first)
+    return emit_contraction(shared, words.io, operands, shape, name)

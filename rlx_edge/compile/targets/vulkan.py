@@ -1,0 +1,128 @@
+"""The Vulkan target: what a device offers to compute shaders, and quirks of its driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rlx_edge.compile.targets.target import Memory, Rates
+from rlx_edge.ir.errors import RlxError
+
+UNIT = 16
+"""Bytes a unit of the addresses in a parameter block."""
+ELEMENTS = (1 << 31) - 1
+"""Indices are 32-bit signed integers."""
+ADDRESSING = ("pointer", "descriptor")
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """What a driver needs done differently.
+
+    ``extract_depth``: indices that one ``OpCompositeExtract`` may have; deeper ones are split with
+    temporaries. ``invocations``: most invocations of a workgroup, below what the device reports.
+    """
+
+    extract_depth: int | None = None
+    invocations: int | None = None
+
+
+NO_QUIRKS = Quirks()
+QUALCOMM = 0x5143
+QUIRKS: dict[str, Quirks] = {
+    "adreno": Quirks(extract_depth=8, invocations=128),
+    "turnip": Quirks(invocations=512),
+}
+"""Driver → quirks. Sampled images are no concern: kernels read buffers only."""
+DRIVERS: dict[tuple[int, int], str] = {
+    (QUALCOMM, 8): "adreno",  # VK_DRIVER_ID_QUALCOMM_PROPRIETARY
+    (QUALCOMM, 18): "turnip",  # VK_DRIVER_ID_MESA_TURNIP
+}
+"""``(vendor id, driver id)`` → name in ``QUIRKS``."""
+
+
+@dataclass(frozen=True, slots=True)
+class VulkanTarget:
+    """Features and limits of a device; the defaults are what lavapipe and desktop GPUs share.
+
+    ``addressing``: ``pointer`` through buffer device addresses, or ``descriptor``, one storage
+    buffer of at most ``range`` bytes. ``storage8``/``storage16``: buffers of narrow elements,
+    else words are taken apart. ``int64``/``float64``: types of values. ``denormals``,
+    ``special_values``, ``round_even``: float controls that the device can promise for f32
+    (``int64`` types need the device's arithmetic). ``driver`` is a name of ``QUIRKS`` or empty.
+    """
+
+    addressing: str = "pointer"
+    storage8: bool = True
+    storage16: bool = True
+    int64: bool = True
+    float64: bool = True
+    denormals: bool = False
+    special_values: bool = True
+    round_even: bool = True
+    invocations: int = 256
+    shared: int = 32768
+    range: int = 1 << 27
+    driver: str = ""
+    quirks: Quirks = field(init=False, default=NO_QUIRKS, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.addressing not in ADDRESSING:
+            raise RlxError(
+                "target.addressing",
+                "unknown way to address memory",
+                found=self.addressing,
+                allowed=ADDRESSING,
+            )
+        if self.driver and self.driver not in QUIRKS:
+            raise RlxError(
+                "target.driver",
+                "no quirks are known of this driver",
+                found=self.driver,
+                allowed=list(QUIRKS),
+            )
+        if self.addressing == "pointer" and not self.int64:
+            raise RlxError(
+                "target.addressing", "pointers need 64-bit integers", found="int64 = False"
+            )
+        object.__setattr__(self, "quirks", QUIRKS.get(self.driver, NO_QUIRKS))
+
+    @staticmethod
+    def driver_of(vendor: int, driver: int) -> str:
+        """A driver's name in the table of quirks, ``""`` where it has none."""
+        return DRIVERS.get((vendor, driver), "")
+
+    @property
+    def kind(self) -> str:
+        return "vulkan"
+
+    @property
+    def memory(self) -> Memory:
+        if self.addressing == "pointer":
+            return Memory(1 << 32, UNIT, ELEMENTS)
+        return Memory(min(self.range, ELEMENTS), UNIT, ELEMENTS)
+
+    @property
+    def rates(self) -> Rates:
+        """A few per cent of a desktop GPU: whole models are one segment or a few."""
+        return Rates(template=1000, loop=50)
+
+    @property
+    def most_invocations(self) -> int:
+        """Most invocations of any workgroup, the driver's limit included."""
+        limit = self.quirks.invocations
+        return self.invocations if limit is None else min(self.invocations, limit)
+
+    @property
+    def name(self) -> str:
+        """The record's text, part of the kernels digest."""
+        flags = [
+            name
+            for name in (
+                *("storage8", "storage16", "int64", "float64"),
+                *("denormals", "special_values", "round_even"),
+            )
+            if getattr(self, name)
+        ]
+        limits = f"{self.invocations}-{self.shared}-{self.range}"
+        driver = f"-{self.driver}" if self.driver else ""
+        return f"vulkan-{self.addressing}-{'+'.join(flags)}-{limits}{driver}"

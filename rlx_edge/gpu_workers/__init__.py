@@ -1,0 +1,1 @@
+"""Units on graphics processors: CUDA and Vulkan. Importing this loads no driver."""

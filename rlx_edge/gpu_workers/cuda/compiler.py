@@ -1,0 +1,114 @@
+"""CUDA C++ to machine code by NVRTC, kept on disk by digest.
+
+Works without a driver, so figures of compiled kernels can be had on any machine with the library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlx_edge.gpu_workers.cuda.library import cupy, reason
+from rlx_edge.ir.errors import DeviceError
+
+OPTIONS = ("--std=c++17", "--fmad=false", "--diag-suppress=177", "--ptxas-options=-v")
+"""One rounding an operation; IEEE division, square root and subnormals are NVRTC's defaults."""
+SUFFIX = ".cubin.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Machine code of one architecture and what the assembler said of it."""
+
+    cubin: bytes
+    log: str
+
+
+def compile_source(source: bytes, arch: str, cache: Path | None = None) -> Binary:
+    """Machine code for ``arch`` (``sm_90``); ``DeviceError`` ``cuda.compile`` where NVRTC refuses.
+
+    ``cache`` is a folder of earlier results; whatever is wrong there, the source is compiled again.
+    """
+    key = _key(source, arch)
+    found = None if cache is None else _read(cache / f"{key}{SUFFIX}")
+    if found is not None:
+        return found
+    binary = _compile(source, arch)
+    if cache is not None:
+        _write(cache / f"{key}{SUFFIX}", binary)
+    return binary
+
+
+def _compile(source: bytes, arch: str) -> Binary:
+    nvrtc = cupy().cuda.nvrtc
+    program = nvrtc.createProgram(source.decode("utf-8"), "kernels.cu", (), ())
+    try:
+        try:
+            nvrtc.compileProgram(program, (f"--gpu-architecture={arch}", *OPTIONS))
+        except nvrtc.NVRTCError as error:
+            log = nvrtc.getProgramLog(program)
+            raise DeviceError(
+                "cuda.compile",
+                "NVRTC does not compile the kernels",
+                found=_first_error(log) or reason(error),
+                where=arch,
+            ) from None
+        return Binary(bytes(nvrtc.getCUBIN(program)), str(nvrtc.getProgramLog(program)))
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _first_error(log: str) -> str:
+    return next((line for line in log.splitlines() if "error" in line), "")
+
+
+def _key(source: bytes, arch: str) -> str:
+    """Of everything that decides the code, the version of NVRTC included."""
+    version = cupy().cuda.nvrtc.getVersion()
+    state = hashlib.sha256(json.dumps([arch, OPTIONS, list(version)]).encode())
+    state.update(b"\0")
+    state.update(source)
+    return state.hexdigest()
+
+
+def _read(path: Path) -> Binary | None:
+    """An entry that is whole and this user's own; its hash covers code and log."""
+    try:
+        with path.open("rb") as file:
+            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
+                return None
+            content = json.load(file)
+        cubin, log = bytes.fromhex(content["cubin"]), str(content["log"])
+        return Binary(cubin, log) if content["digest"] == _digest(cubin, log) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(path: Path, binary: Binary) -> None:
+    content = {
+        "digest": _digest(binary.cubin, binary.log),
+        "log": binary.log,
+        "cubin": binary.cubin.hex(),
+    }
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(content, file)
+            os.replace(scratch, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(scratch)
+            raise
+
+
+def _digest(cubin: bytes, log: str) -> str:
+    state = hashlib.sha256(cubin)
+    state.update(log.encode())
+    return state.hexdigest()

@@ -1,0 +1,46 @@
+"""What a session and the device table need of CUDA."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+
+from rlx_edge.compile import CudaTarget
+from rlx_edge.gpu_workers.cuda.device import open_device, peer_access, read_properties
+from rlx_edge.gpu_workers.cuda.library import EXTRAS, device_count
+from rlx_edge.gpu_workers.cuda.unit import CudaUnit
+from rlx_edge.ir.devices import Device
+
+NODES = "/dev"
+"""Where the driver's device nodes lie: looking there loads nothing."""
+
+
+def absent_reason(index: int) -> str:
+    """Why ``cuda:index`` cannot be used, as far as that shows without loading a driver."""
+    if not (os.path.exists(f"{NODES}/nvidia{index}") or os.path.exists(f"{NODES}/dxg")):
+        return "no such NVIDIA GPU on this machine"
+    if find_spec("cupy") is None:
+        return f"CuPy is not installed ({EXTRAS})"
+    return ""
+
+
+def make_target(device: Device, style: str) -> CudaTarget:
+    """The target of a real device, which is opened."""
+    del style
+    return open_device(device.index).properties.target
+
+
+def make_unit(device: Device, cache: Path | None) -> CudaUnit:
+    """A unit; machine code is kept in the folder ``cache``."""
+    return CudaUnit(str(device), None if cache is None else cache / "cubin")
+
+
+def describe() -> dict[str, object]:
+    """Limits of every device and who can read whose memory; loads the driver."""
+    count = device_count()
+    rows = [asdict(read_properties(index)) for index in range(count)]
+    for row in rows:
+        row["target"] = row["target"]["arch"]
+    return {"devices": rows, "peer_access": peer_access()}

@@ -1,0 +1,270 @@
+"""A program on a CUDA device: its kernels, one arena of device memory, launches as graphs.
+
+The parameter block stays on the host: kernels get their words as an argument. A segment that runs
+again with the same words is captured into a CUDA graph and replayed; another shape has other words
+and graphs of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlx_edge.gpu_workers.cuda.compiler import compile_source
+from rlx_edge.gpu_workers.cuda.device import CudaDevice, open_device
+from rlx_edge.gpu_workers.cuda.library import cupy, driver, reason, runtime
+from rlx_edge.gpu_workers.cuda.staging import Staging
+from rlx_edge.ir.errors import DeviceError
+from rlx_edge.ir.messages import failure
+from rlx_edge.ir.program import Program
+from rlx_edge.ir.types import DType
+from rlx_edge.runtime.arrays import numpy_dtype
+from rlx_edge.runtime.buffers import Bytes, memory_range
+from rlx_edge.runtime.records import records
+from rlx_edge.runtime.units import Array, memory_limit, unit_closed
+
+ADDRESS_SPACE = 64 << 32
+SLACK = 4096
+"""Bytes behind the arena that vector loads may touch without using them."""
+SHAPES = 16
+"""Parameter blocks whose graphs are kept, least recently used first out."""
+MAX_GRID = (1 << 31) - 1
+
+Segment = tuple[int, int]
+
+
+class CudaUnit:
+    """``ExecutionUnit`` over one CUDA device. Used by one thread at a time.
+
+    ``graphs`` off launches every kernel by itself, as profiling does.
+    """
+
+    def __init__(
+        self, device: str = "cuda:0", cache: Path | None = None, *, graphs: bool = True
+    ) -> None:
+        self.device = device
+        self.address_space = ADDRESS_SPACE
+        self.binary_log = ""
+        """What the assembler said of the kernels."""
+        self._cache = cache
+        self._graphs_on = graphs
+        self._state = "empty"
+        self._context: CudaDevice | None = None
+        self._program: Program | None = None
+        self._module: Any = None
+        self._functions: list[int] = []
+        self._stream: Any = None
+        self._staging: Staging | None = None
+        self._pointer = 0
+        self._size = 0
+        self._words: np.ndarray[Any, np.dtype[np.int32]] | None = None
+        self._blocks: OrderedDict[bytes, dict[Segment, Any]] = OrderedDict()
+        self._graphs: dict[Segment, Any] = {}
+
+    @property
+    def size(self) -> int:
+        self._use()
+        return self._size
+
+    # ---- life --------------------------------------------------------------------------------
+
+    def load(self, program: Program) -> None:
+        """Compile the kernels; ``DeviceError`` ``cuda.*`` of device and compiler,
+        ``program.target`` for another device's program."""
+        if self._state != "empty":
+            raise (
+                unit_closed(self.device)
+                if self._state == "closed"
+                else DeviceError("unit.loaded", "the unit has a program already", where=self.device)
+            )
+        if not program.target.startswith("cuda-"):
+            raise DeviceError(
+                "program.target",
+                "the program was compiled for another kind of device",
+                found=program.target,
+                allowed="cuda-sm_…",
+                where=self.device,
+            )
+        index = int(self.device.partition(":")[2])
+        self._context = open_device(index)
+        major, minor = self._context.properties.capability
+        binary = compile_source(program.code, f"sm_{major}{minor}", self._cache)
+        self.binary_log = binary.log
+        with self._context.use():
+            self._module = cupy().cuda.function.Module()
+            self._module.load(binary.cubin)
+            self._functions = [
+                self._module.get_function(entry.name).ptr for entry in program.entries
+            ]
+            self._stream = cupy().cuda.Stream(non_blocking=True)
+            self._staging = Staging(self._stream)
+        self._program = program
+        self._state = "ready"
+
+    def close(self) -> None:
+        """Free memory, graphs and module; the device's context stays for other units."""
+        if self._state in ("closed", "empty"):
+            self._state = "closed"
+            return
+        assert self._context is not None and self._staging is not None
+        with self._context.use():
+            if self._state == "ready":
+                self._stream.synchronize()
+            self._blocks.clear()
+            self._graphs = {}
+            if self._pointer and self._state == "ready":
+                runtime().free(self._pointer)
+            self._staging.close()
+        self._pointer = self._size = 0
+        self._module = self._stream = self._staging = None
+        self._functions = []
+        self._state = "closed"
+
+    def grow(self, nbytes: int) -> None:
+        device = self._use()
+        if nbytes <= self._size:
+            return
+        free, total = device.free_memory()
+        if nbytes + SLACK > free + self._size:
+            raise memory_limit(self.device, nbytes, free + self._size)
+        with device.use():
+            try:
+                pointer = int(runtime().malloc(nbytes + SLACK))
+            except runtime().CUDARuntimeError:
+                raise failure("memory.grow", where=self.device, nbytes=nbytes) from None
+            if self._pointer:
+                copy = runtime().memcpyDeviceToDevice
+                runtime().memcpyAsync(pointer, self._pointer, self._size, copy, self._stream.ptr)
+                self._stream.synchronize()
+                runtime().free(self._pointer)
+        self._pointer, self._size = pointer, nbytes
+        self._blocks.clear()  # graphs have the old base in them
+        self._graphs = {}
+
+    # ---- data --------------------------------------------------------------------------------
+
+    def upload(self, address: int, data: Array) -> None:
+        device = self._use()
+        self.require(address, data.nbytes)
+        assert self._program is not None and self._staging is not None
+        plan = self._program.plan
+        if address == plan.block_address and data.nbytes == 4 * len(plan.words):
+            self._take_words(np.array(data, np.int32))
+            return
+        with device.use():
+            plain = np.ascontiguousarray(data, data.dtype.newbyteorder("<"))
+            self._guarded(lambda: self._staged().upload(self._pointer + address, plain))
+
+    def download(self, address: int, dtype: DType, shape: tuple[int, ...]) -> Array:
+        device = self._use()
+        array = np.empty(shape, numpy_dtype(dtype))
+        self.require(address, array.nbytes)
+        with device.use():
+            self._guarded(lambda: self._staged().download(array, self._pointer + address))
+        return array
+
+    def require(self, address: int, nbytes: int) -> None:
+        self._use()
+        if address < 0 or nbytes < 0 or address + nbytes > self._size:
+            raise memory_range(address, nbytes, self._size)
+
+    def bytes_at(self, address: int, nbytes: int) -> Bytes:
+        self.require(address, nbytes)
+        raise DeviceError(
+            "memory.host",
+            "the host cannot address this memory",
+            allowed="upload and download",
+            where=self.device,
+        )
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Places come from the memory plan: nothing to take back."""
+
+    def _staged(self) -> Staging:
+        assert self._staging is not None
+        return self._staging
+
+    def _take_words(self, words: np.ndarray[Any, np.dtype[np.int32]]) -> None:
+        key = hashlib.sha256(words.tobytes()).digest()
+        graphs = self._blocks.pop(key, None)
+        self._graphs = {} if graphs is None else graphs
+        self._blocks[key] = self._graphs
+        if len(self._blocks) > SHAPES:
+            self._blocks.popitem(last=False)
+        self._words = words
+
+    # ---- launches ----------------------------------------------------------------------------
+
+    def launch(self, begin: int, end: int) -> None:
+        device = self._use()
+        with device.use():
+            self._guarded(lambda: self._launch(begin, end))
+
+    def _launch(self, begin: int, end: int) -> None:
+        segment = (begin, end)
+        if not self._graphs_on or end - begin < 2:
+            self._enqueue(begin, end)
+        elif segment not in self._graphs:
+            # The first time the kernels run by themselves: most prepare segments run only once.
+            self._graphs[segment] = None
+            self._enqueue(begin, end)
+        else:
+            if self._graphs[segment] is None:
+                with self._stream:
+                    self._stream.begin_capture()
+                    self._enqueue(begin, end)
+                    self._graphs[segment] = self._stream.end_capture()
+            self._graphs[segment].launch(stream=self._stream)
+
+    def _enqueue(self, begin: int, end: int) -> None:
+        program = self._program
+        assert program is not None and self._words is not None
+        launch, stream = driver().launchKernel, self._stream.ptr
+        base = ctypes.c_uint64(self._pointer)
+        block = program.plan.block_address
+        for record in records(self._words, block, program.entries, begin, end):
+            if record.groups <= 0:
+                continue
+            words = np.ascontiguousarray(record.words)
+            arguments = (ctypes.c_void_p * 2)(ctypes.addressof(base), words.ctypes.data)
+            threads = program.entries[record.kernel].threads
+            launch(
+                self._functions[record.kernel],
+                *(min(record.groups, MAX_GRID), 1, 1),
+                *(threads, 1, 1),
+                0,
+                stream,
+                ctypes.addressof(arguments),
+                0,
+            )
+
+    def synchronize(self) -> None:
+        device = self._use()
+        with device.use():
+            self._guarded(self._stream.synchronize)
+
+    def _guarded(self, action: Any) -> None:
+        """Run ``action``; what CUDA reports makes the unit unusable."""
+        try:
+            action()
+        except (runtime().CUDARuntimeError, driver().CUDADriverError) as error:
+            self._state = "failed"
+            raise DeviceError(
+                "cuda.launch", "the device reports an error", found=reason(error), where=self.device
+            ) from None
+
+    def _use(self) -> CudaDevice:
+        if self._state == "failed":
+            raise failure("unit.failed", where=self.device)
+        if self._context is None or self._state != "ready":
+            raise (
+                unit_closed(self.device)
+                if self._state == "closed"
+                else DeviceError("unit.empty", "no program is loaded", where=self.device)
+            )
+        return self._context

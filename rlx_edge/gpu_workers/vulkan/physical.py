@@ -1,0 +1,160 @@
+"""The Vulkan devices of this machine: limits, features, and the compiler's target for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from rlx_edge.compile import VulkanTarget
+from rlx_edge.gpu_workers.vulkan.binding import binding, guarded
+from rlx_edge.ir.errors import DeviceError
+
+API_1_1 = (1 << 22) | (1 << 12)
+API_1_2 = (1 << 22) | (2 << 12)
+KINDS = ("other", "integrated GPU", "discrete GPU", "virtual GPU", "software on the CPU")
+LEAST_PUSH = 120
+"""Bytes of push constants that kernels use."""
+
+
+@dataclass(frozen=True, slots=True)
+class VulkanDevice:
+    """A physical device. ``handle`` is the driver's; ``target`` what kernels are made for."""
+
+    index: int
+    title: str
+    kind: str
+    vendor: int
+    driver: int
+    version: tuple[int, int, int]
+    memory: int
+    """Bytes of the largest heap on the device."""
+    groups: int
+    """Most workgroups of a launch."""
+    shares_memory: bool
+    """Whether the host addresses the device's memory as fast as its own."""
+    target: VulkanTarget
+    handle: Any
+
+    @property
+    def name(self) -> str:
+        return f"vulkan:{self.index}"
+
+
+@cache
+def instance() -> Any:
+    """The process's one instance. ``DeviceError`` ``vulkan.instance`` where no driver answers."""
+    vk = binding()
+    application = vk.VkApplicationInfo(
+        pApplicationName="rlx-edge", pEngineName="rlx-edge", apiVersion=API_1_2
+    )
+    try:
+        return vk.vkCreateInstance(vk.VkInstanceCreateInfo(pApplicationInfo=application), None)
+    except (vk.VkError, vk.VkException) as error:
+        raise DeviceError(
+            "vulkan.instance",
+            "no Vulkan driver is installed",
+            found=type(error).__name__,
+            hint="mesa-vulkan-drivers has one in software",
+        ) from None
+
+
+@cache
+def devices() -> tuple[VulkanDevice, ...]:
+    """Every device that can run kernels, GPUs before software, in the driver's order."""
+    vk = binding()
+    with guarded("vulkan", "listing devices"):
+        handles = list(vk.vkEnumeratePhysicalDevices(instance()))
+    found = [item for item in map(_describe, handles) if item is not None]
+    found.sort(key=lambda item: item[0] == KINDS[4])
+    return tuple(
+        VulkanDevice(index, title, kind, *rest) for index, (kind, title, *rest) in enumerate(found)
+    )
+
+
+def device(index: int) -> VulkanDevice:
+    """The device of that index; ``DeviceError`` ``vulkan.device`` lists what there is."""
+    found = devices()
+    if not 0 <= index < len(found):
+        raise DeviceError(
+            "vulkan.device",
+            f"there is no Vulkan device {index} on this machine",
+            found="none" if not found else [item.title for item in found],
+            allowed=[item.name for item in found] or None,
+        )
+    return found[index]
+
+
+def _describe(handle: Any) -> Any:
+    vk = binding()
+    ffi = vk.ffi
+    version = vk.vkGetPhysicalDeviceProperties(handle).apiVersion
+    if version < API_1_1:
+        return None
+    later = version >= API_1_2
+    drivers, floats = vk.VkPhysicalDeviceDriverProperties(), None
+    floats = vk.VkPhysicalDeviceFloatControlsProperties(pNext=drivers)
+    properties = vk.VkPhysicalDeviceProperties2(pNext=floats if later else None)
+    vk.vkGetPhysicalDeviceProperties2(handle, ffi.addressof(properties))
+    basic, limits = properties.properties, properties.properties.limits
+    twelve = vk.VkPhysicalDeviceVulkan12Features()
+    eleven = vk.VkPhysicalDeviceVulkan11Features(pNext=twelve)
+    features = vk.VkPhysicalDeviceFeatures2(pNext=eleven if later else None)
+    vk.vkGetPhysicalDeviceFeatures2(handle, ffi.addressof(features))
+    flags = features.features
+    kind = KINDS[basic.deviceType]
+    if limits.maxPushConstantsSize < LEAST_PUSH:
+        return None
+    some = 2  # VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE
+    target = VulkanTarget(
+        addressing="pointer" if twelve.bufferDeviceAddress and flags.shaderInt64 else "descriptor",
+        storage8=bool(twelve.storageBuffer8BitAccess),
+        storage16=bool(eleven.storageBuffer16BitAccess),
+        int64=bool(flags.shaderInt64),
+        float64=bool(flags.shaderFloat64),
+        denormals=bool(
+            floats.shaderDenormPreserveFloat32 and floats.denormBehaviorIndependence != some
+        ),
+        special_values=bool(floats.shaderSignedZeroInfNanPreserveFloat32),
+        round_even=bool(
+            floats.shaderRoundingModeRTEFloat32 and floats.roundingModeIndependence != some
+        ),
+        invocations=min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]),
+        shared=limits.maxComputeSharedMemorySize,
+        range=limits.maxStorageBufferRange,
+        driver=VulkanTarget.driver_of(basic.vendorID, drivers.driverID),
+    )
+    heaps = vk.vkGetPhysicalDeviceMemoryProperties(handle)
+    memory = max(
+        (
+            heaps.memoryHeaps[number].size
+            for number in range(heaps.memoryHeapCount)
+            if heaps.memoryHeaps[number].flags & vk.VK_MEMORY_HEAP_DEVICE_LOCAL_BIT
+        ),
+        default=0,
+    )
+    title = (
+        ffi.string(basic.deviceName).decode()
+        if not isinstance(basic.deviceName, str)
+        else (basic.deviceName)
+    )
+    return (
+        kind,
+        title,
+        basic.vendorID,
+        drivers.driverID,
+        (version >> 22, version >> 12 & 0x3FF, version & 0xFFF),
+        memory,
+        limits.maxComputeWorkGroupCount[0],
+        kind in (KINDS[1], KINDS[4]),
+        target,
+        handle,
+    )
+
+
+def close_instance() -> None:
+    """Destroy the instance; devices are found again when asked for."""
+    if instance.cache_info().currsize:
+        binding().vkDestroyInstance(instance(), None)
+    instance.cache_clear()
+    devices.cache_clear()

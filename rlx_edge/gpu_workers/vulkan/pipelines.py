@@ -1,0 +1,114 @@
+"""A program's code on a device: the shader module, a pipeline an entry, the pipeline layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx_edge.gpu_workers.vulkan.binding import binding, guarded
+from rlx_edge.gpu_workers.vulkan.context import DeviceBuffer, VulkanContext
+from rlx_edge.ir.kernel import PUSHED_WORDS
+from rlx_edge.ir.program import Entry
+
+
+class Pipelines:
+    """Made once when a program is loaded."""
+
+    def __init__(self, owner: VulkanContext, code: bytes, entries: Sequence[Entry]) -> None:
+        vk = binding()
+        self.owner = owner
+        self.by_pointer = owner.device.target.addressing == "pointer"
+        self.pipelines: list[Any] = []
+        self.header = 8 if self.by_pointer else 0
+        """Bytes of the push constants before the words."""
+        with guarded(owner.name, "making pipelines"):
+            self._describe()
+            ranges = vk.VkPushConstantRange(
+                stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT,
+                offset=0,
+                size=self.header + 4 * PUSHED_WORDS,
+            )
+            sets = [] if self.by_pointer else [self.set_layout]
+            request = vk.VkPipelineLayoutCreateInfo(
+                setLayoutCount=len(sets),
+                pSetLayouts=sets or None,
+                pushConstantRangeCount=1,
+                pPushConstantRanges=[ranges],
+            )
+            self.layout = vk.vkCreatePipelineLayout(owner.handle, request, None)
+            if entries:
+                self._create(code, entries)
+
+    def _create(self, code: bytes, entries: Sequence[Entry]) -> None:
+        vk, handle = binding(), self.owner.handle
+        request = vk.VkShaderModuleCreateInfo(codeSize=len(code), pCode=code)
+        module = vk.vkCreateShaderModule(handle, request, None)
+        # Stages are passed by value: they stay in a list until the pipelines exist.
+        stages = [
+            vk.VkPipelineShaderStageCreateInfo(
+                stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=module, pName=entry.name
+            )
+            for entry in entries
+        ]
+        requests = [
+            vk.VkComputePipelineCreateInfo(stage=stage, layout=self.layout) for stage in stages
+        ]
+        try:
+            made = vk.vkCreateComputePipelines(handle, None, len(requests), requests, None)
+            self.pipelines = [made[number] for number in range(len(requests))]
+        finally:
+            vk.vkDestroyShaderModule(handle, module, None)
+            del stages
+
+    def _describe(self) -> None:
+        """The descriptor set of the memory, where kernels reach it through one."""
+        self.set: Any = None
+        if self.by_pointer:
+            return
+        vk, handle = binding(), self.owner.handle
+        kind = vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+        bound = vk.VkDescriptorSetLayoutBinding(
+            binding=0,
+            descriptorType=kind,
+            descriptorCount=1,
+            stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT,
+        )
+        self.set_layout = vk.vkCreateDescriptorSetLayout(
+            handle, vk.VkDescriptorSetLayoutCreateInfo(bindingCount=1, pBindings=[bound]), None
+        )
+        size = vk.VkDescriptorPoolSize(type=kind, descriptorCount=1)
+        self.pool = vk.vkCreateDescriptorPool(
+            handle,
+            vk.VkDescriptorPoolCreateInfo(maxSets=1, poolSizeCount=1, pPoolSizes=[size]),
+            None,
+        )
+        request = vk.VkDescriptorSetAllocateInfo(
+            descriptorPool=self.pool, descriptorSetCount=1, pSetLayouts=[self.set_layout]
+        )
+        self.set = vk.vkAllocateDescriptorSets(handle, request)[0]
+
+    def use(self, arena: DeviceBuffer) -> None:
+        """Let the descriptor set mean this memory; no work may be under way."""
+        if self.by_pointer:
+            return
+        vk = binding()
+        info = vk.VkDescriptorBufferInfo(buffer=arena.handle, offset=0, range=arena.nbytes)
+        write = vk.VkWriteDescriptorSet(
+            dstSet=self.set,
+            dstBinding=0,
+            descriptorCount=1,
+            descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+            pBufferInfo=[info],
+        )
+        vk.vkUpdateDescriptorSets(self.owner.handle, 1, [write], 0, None)
+
+    def close(self) -> None:
+        """Destroy everything; no work may be under way."""
+        vk, handle = binding(), self.owner.handle
+        for pipeline in self.pipelines:
+            vk.vkDestroyPipeline(handle, pipeline, None)
+        self.pipelines.clear()
+        vk.vkDestroyPipelineLayout(handle, self.layout, None)
+        if not self.by_pointer:
+            vk.vkDestroyDescriptorPool(handle, self.pool, None)
+            vk.vkDestroyDescriptorSetLayout(handle, self.set_layout, None)

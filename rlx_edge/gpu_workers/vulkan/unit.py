@@ -1,0 +1,253 @@
+"""A program on a Vulkan device: its pipelines, its memory, and launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from rlx_edge.gpu_workers.vulkan.commands import Commands, record_launches
+from rlx_edge.gpu_workers.vulkan.context import DeviceBuffer, VulkanContext, context
+from rlx_edge.gpu_workers.vulkan.pipelines import Pipelines
+from rlx_edge.gpu_workers.vulkan.transfers import Transfers
+from rlx_edge.ir.devices import parse_device
+from rlx_edge.ir.errors import DeviceError, RlxError
+from rlx_edge.ir.kernel import PUSHED_WORDS
+from rlx_edge.ir.messages import failure
+from rlx_edge.ir.program import Program
+from rlx_edge.ir.types import DType
+from rlx_edge.runtime.arrays import numpy_dtype
+from rlx_edge.runtime.buffers import Bytes, memory_range
+from rlx_edge.runtime.units import Array, memory_limit, unit_closed
+
+GRAIN = 1 << 16
+"""Memory grows in multiples of so many bytes."""
+
+
+class VulkanUnit:
+    """``ExecutionUnit`` over Vulkan; ``device`` is the name in messages and traces.
+
+    Memory is one buffer. Launches are recorded once for each parameter block and stretch of
+    launches; ``launch`` starts them and returns, ``synchronize`` waits. A unit is used by one
+    thread at a time.
+    """
+
+    def __init__(
+        self, device: str = "vulkan:0", owner: VulkanContext | None = None, holder: str = "unit"
+    ) -> None:
+        """``DeviceError`` where the machine has no such device."""
+        self.device = device
+        self._owner = context(parse_device(device).index) if owner is None else owner
+        self._holder = holder
+        self._state = "empty"
+        self._program: Program | None = None
+        self._arena: DeviceBuffer | None = None
+        self._block = np.zeros(0, np.uint8)
+        self._block_key = b""
+        self._fences: list[Any] = []
+        self._pipelines: Pipelines | None = None
+        self._commands: Commands | None = None
+        self._transfers: Transfers | None = None
+
+    @property
+    def size(self) -> int:
+        self._use()
+        return 0 if self._arena is None else self._arena.nbytes
+
+    @property
+    def address_space(self) -> int:
+        return self._owner.device.target.memory.limit
+
+    @property
+    def recordings(self) -> int:
+        """How many stretches of launches were recorded so far."""
+        return 0 if self._commands is None else self._commands.recordings
+
+    def load(self, program: Program) -> None:
+        """``DeviceError`` ``program.target`` for code of another kind of device."""
+        if self._state != "empty":
+            raise (
+                unit_closed(self.device)
+                if self._state == "closed"
+                else DeviceError("unit.loaded", "the unit has a program already", where=self.device)
+            )
+        if program.target != self._owner.device.target.name:
+            raise DeviceError(
+                "program.target",
+                "the program was compiled for another device",
+                found=program.target,
+                allowed=self._owner.device.target.name,
+                where=self.device,
+            )
+        self._pipelines = Pipelines(self._owner, program.code, program.entries)
+        self._commands = Commands(self._owner)
+        self._transfers = Transfers(self._owner, self._holder, self._run_once)
+        self._program = program
+        self._block = np.zeros(4 * len(program.plan.words), np.uint8)
+        self._state = "ready"
+
+    def grow(self, nbytes: int) -> None:
+        commands, transfers, pipelines = self._use()
+        if nbytes <= self.size:
+            return
+        limit = self.address_space
+        if nbytes > limit:
+            raise memory_limit(self.device, nbytes, limit)
+        self.synchronize()
+        wanted = min(limit, -(-nbytes // GRAIN) * GRAIN)
+        try:
+            arena = DeviceBuffer(self._owner, wanted, "arena", self._holder)
+        except DeviceError as error:
+            if error.code != "vulkan.memory":
+                raise
+            raise failure("memory.grow", where=self.device, nbytes=nbytes) from None
+        if self._arena is not None:
+            transfers.move(self._arena, arena)
+            self._arena.release()
+        self._arena = arena
+        pipelines.use(arena)
+        commands.forget()
+
+    def upload(self, address: int, data: Array) -> None:
+        _, transfers, _ = self._use()
+        self._check(address, data.nbytes)
+        if not data.nbytes:
+            return
+        plain = np.ascontiguousarray(data, data.dtype.newbyteorder("<"))
+        raw = plain.reshape(-1).view(np.uint8)
+        self.synchronize()
+        assert self._arena is not None
+        transfers.upload(self._arena, address, raw)
+        self._note_block(address, raw)
+
+    def download(self, address: int, dtype: DType, shape: tuple[int, ...]) -> Array:
+        _, transfers, _ = self._use()
+        array = np.empty(shape, numpy_dtype(dtype))
+        self._check(address, array.nbytes)
+        self.synchronize()
+        if array.nbytes:
+            assert self._arena is not None
+            transfers.download(self._arena, address, array.reshape(-1).view(np.uint8))
+        return array
+
+    def launch(self, begin: int, end: int) -> None:
+        commands, _, pipelines = self._use()
+        if not commands.knows(self._block_key):
+            self.synchronize()
+        recorded = commands.recorded(
+            self._block_key,
+            (begin, end),
+            lambda buffer: record_launches(
+                buffer, pipelines, [self._launch(number) for number in range(begin, end)]
+            ),
+        )
+        self._fences.append(self._attempt(lambda: self._owner.submit([recorded])))
+
+    def synchronize(self) -> None:
+        self._use()
+        fences, self._fences = self._fences, []
+        self._attempt(lambda: self._owner.wait(fences))
+
+    def bytes_at(self, address: int, nbytes: int) -> Bytes:
+        """A view where the host addresses the device's memory, else ``DeviceError``
+        ``memory.host``."""
+        self.require(address, nbytes)
+        if self._arena is None or self._arena.mapped is None:
+            raise DeviceError(
+                "memory.host", "the host cannot address this memory", where=self.device
+            )
+        return self._arena.mapped[address : address + nbytes]
+
+    def require(self, address: int, nbytes: int) -> None:
+        """``DeviceError`` ``memory.range`` unless these bytes lie inside the memory."""
+        self._use()
+        self._check(address, nbytes)
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Places come from the memory plan: nothing to take back."""
+
+    def close(self) -> None:
+        """Destroy pipelines, recordings and memory."""
+        if self._state == "closed":
+            return
+        if self._state != "empty":
+            with suppress(DeviceError):  # a lost device runs nothing any more
+                self._owner.wait(self._fences)
+            for part in (self._commands, self._pipelines, self._transfers):
+                if part is not None:
+                    part.close()
+            if self._arena is not None:
+                self._arena.release()
+        self._fences = []
+        self._commands = self._pipelines = self._transfers = self._arena = None
+        self._state = "closed"
+
+    # ---- launch records ----------------------------------------------------------------------
+
+    def _note_block(self, address: int, raw: Bytes) -> None:
+        """Keep the host's copy of the parameter block up to date."""
+        assert self._program is not None
+        first = self._program.plan.block_address
+        start, end = max(address, first), min(address + len(raw), first + len(self._block))
+        if start < end:
+            self._block[start - first : end - first] = raw[start - address : end - address]
+            self._block_key = self._block.tobytes()
+
+    def _launch(self, number: int) -> tuple[int, int, bytes]:
+        """Pipeline, workgroups and push constants of a launch, by its record."""
+        assert self._program is not None and self._pipelines is not None
+        block, words = self._program.plan.block_address, self._block.view(np.uint32)
+        record = (int(words[number]) - block) // 4
+        if not 0 < record + 1 < len(words):
+            raise _bad_record(self.device, number)
+        kernel, groups = int(words[record]), int(words[record + 1])
+        entries = self._program.entries
+        if kernel >= len(entries):
+            raise _bad_record(self.device, number)
+        # Kernels stride over the work: fewer workgroups than the plan's are as right.
+        groups = min(groups, self._owner.device.groups)
+        first, count = record + 2, entries[kernel].words
+        if first + count > len(words):
+            raise _bad_record(self.device, number)
+        push = np.array([block // 4 + first], np.uint32)
+        if count <= PUSHED_WORDS:
+            push = words[first : first + count]
+        header = b""
+        if self._pipelines.by_pointer:
+            assert self._arena is not None
+            header = self._arena.address.to_bytes(8, "little")
+        return kernel, groups, header + push.tobytes()
+
+    # ---- state -------------------------------------------------------------------------------
+
+    def _run_once(self, record: Callable[[Any], None]) -> None:
+        commands, _, _ = self._use()
+        self._owner.wait([self._owner.submit([commands.once(record)])])
+
+    def _attempt(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except DeviceError:
+            self._state = "failed"
+            raise
+
+    def _check(self, address: int, nbytes: int) -> None:
+        if address < 0 or nbytes < 0 or address + nbytes > self.size:
+            raise memory_range(address, nbytes, self.size)
+
+    def _use(self) -> tuple[Commands, Transfers, Pipelines]:
+        if self._state == "failed":
+            raise failure("unit.failed", where=self.device)
+        if self._commands is None or self._transfers is None or self._pipelines is None:
+            raise (
+                unit_closed(self.device)
+                if self._state == "closed"
+                else DeviceError("unit.empty", "no program is loaded", where=self.device)
+            )
+        return self._commands, self._transfers, self._pipelines
+
+
+def _bad_record(device: str, number: int) -> RlxError:
+    return DeviceError("program.record", f"launch {number} has no valid record", where=device)

@@ -21,6 +21,8 @@ from rlx_edge.ir.core import Function, Guard
 from rlx_edge.ir.dims import Dim, as_dim
 from rlx_edge.ir.errors import LimitError
 from rlx_edge.ir.kernel import Kernel
+from rlx_edge.ir.ops import root_name
+from rlx_edge.ir.ops.premises import premises
 from rlx_edge.ir.plan import PlanGuard, PlanProgram
 from rlx_edge.ir.program import LaunchInfo, Upload
 
@@ -147,12 +149,26 @@ def link(
 
 
 def _guards(function: Function, builder: PlanBuilder) -> None:
+    """The function's guards, and what every operator needs to stay inside its operands.
+
+    Kernels check nothing at run time: IR that did not come from the importer is held to the same
+    premises here.
+    """
     bound = {binding.symbol for binding in function.bindings}
-    for name in sorted(function.size_symbols()):
-        if name not in bound:
-            builder.guard(Guard(as_dim(name), ">=", as_dim(1), "sizes are at least 1"))
-    for guard in function.guards:
-        builder.guard(guard)
+    sizes = frozenset(name for name in function.size_symbols() if name not in bound)
+    guards = [
+        Guard(as_dim(name), ">=", as_dim(1), "sizes are at least 1") for name in sorted(sizes)
+    ]
+    guards += function.guards
+    for op in function.ops:
+        if op.name.startswith("rlxc::"):
+            types = [operand.type for operand in op.operands]
+            guards += premises(root_name(op.name), types, op.attrs, op.result.type, sizes)
+    stated: set[str] = set()
+    for guard in guards:
+        if str(guard) not in stated:
+            stated.add(str(guard))
+            builder.guard(guard)
 
 
 def _guard_elements(

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from rlx_edge.compile import compile_module
@@ -62,4 +64,4 @@ func @chain(%x: f32[{side}, {side}]) -> (f32[{side}, {side}]) {{
     short, long = runs(16), runs(1024)
     assert len(short) == 1
     assert len(long) >= 3
-    assert all(first.end == second.begin for first, second in zip(long, long[1:], strict=False))
+    assert all(first.end == second.begin for first, second in pairwise(long))

@@ -1,7 +1,7 @@
 """The devices of this machine and build: what can run a graph, and why the rest cannot.
 
-Looking never loads a driver: a device whose backend is absent is known to be absent from the
-build, not from trying.
+Looking never loads a driver: whether a GPU is there is seen from its device node, and whether it
+works when it is used.
 """
 
 from __future__ import annotations
@@ -10,17 +10,24 @@ import os
 import platform
 from dataclasses import dataclass
 
+from rlx_edge.engines import provider
 from rlx_edge.ir.devices import Device, parse_device
 from rlx_edge.ir.errors import DeviceError
 
-ENGINE = "wasmtime"
-LOCAL = {"wasm": "the local f32x4 engine", "cpu": "a worker's f32x4 engine, the same one here"}
-"""Kinds that run in this process, with index 0 only."""
+LOCAL = {
+    "wasm": ("wasmtime", "the local f32x4 engine"),
+    "cpu": ("wasmtime", "a worker's f32x4 engine, the same one here"),
+    "cuda": ("CUDA", "kernels by NVRTC, through CuPy"),
+    "vulkan": ("Vulkan", "compute shaders"),
+}
+"""Kinds that run in this process: engine and what it is."""
 ABSENT = {
-    "cuda": "this build has no CUDA backend",
     "vulkan": "this build has no Vulkan backend",
     "browser": "pages connect to a gateway, and none runs here",
 }
+"""Kinds that no engine here runs, unless ``engines.ENGINES`` has them."""
+INDICES = 16
+"""Devices of a kind that are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +43,23 @@ class DeviceInfo:
 def list_devices() -> tuple[DeviceInfo, ...]:
     """Every kind of device, available ones first."""
     here = f"{platform.machine()}, {os.cpu_count() or 1} cores, one used"
-    present = [
-        DeviceInfo(f"{kind}:0", True, ENGINE, f"{title} ({here})") for kind, title in LOCAL.items()
+    present: list[DeviceInfo] = []
+    absent: list[DeviceInfo] = []
+    for kind, (engine, title) in LOCAL.items():
+        found = provider(kind)
+        if found is None:
+            continue
+        reasons = [found.absent_reason(index) for index in range(INDICES)]
+        note = f"{title} ({here})" if engine == "wasmtime" else title
+        usable = [index for index, reason in enumerate(reasons) if not reason]
+        present += [DeviceInfo(f"{kind}:{index}", True, engine, note) for index in usable]
+        if not usable:
+            absent.append(DeviceInfo(f"{kind}:0", False, "", reasons[0]))
+    absent += [
+        DeviceInfo(f"{kind}:0", False, "", reason)
+        for kind, reason in ABSENT.items()
+        if provider(kind) is None
     ]
-    absent = [DeviceInfo(f"{kind}:0", False, "", reason) for kind, reason in ABSENT.items()]
     return (*present, *absent)
 
 
@@ -57,9 +77,11 @@ def resolve_device(name: str) -> Device:
     device = parse_device(name)
     if str(device) in usable:
         return device
-    reason = ABSENT.get(device.kind, "there is no such index")
     if device.host:
         reason = "it is on another host"
+    else:
+        found = provider(device.kind)
+        reason = ABSENT[device.kind] if found is None else found.absent_reason(device.index)
     raise DeviceError(
         "device.absent", f"the device {name} is not available: {reason}", allowed=usable
     )

@@ -19,12 +19,12 @@ import numpy.typing as npt
 
 from rlx_edge.compile import (
     CompiledModule,
-    WasmTarget,
     compile_module,
     is_placed,
     place_module,
 )
 from rlx_edge.devices import resolve_device
+from rlx_edge.engines import provider_of
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.devices import Device
 from rlx_edge.ir.digest import bytes_digest, check_digest, module_digest
@@ -45,8 +45,6 @@ from rlx_edge.runtime.buffers import DeviceContext
 from rlx_edge.runtime.feeds import BoundFeeds, FeedChecker
 from rlx_edge.runtime.runner import PLANS, ProgramRunner
 from rlx_edge.runtime.trace import Trace, TraceEvent
-from rlx_edge.wasm_runtime.module_cache import ModuleCache, cache_folder
-from rlx_edge.wasm_runtime.unit import WasmUnit
 
 Array = npt.NDArray[Any]
 Step = Callable[[str], None]
@@ -85,13 +83,13 @@ class InferenceSession:
     ) -> None:
         self._device = _only_device(providers)
         self._tell: Step = progress or _silent
-        self._target = WasmTarget(style)
+        self._engine = provider_of(self._device)
+        self._target = self._engine.make_target(self._device, style)
         self._tell("read")
         inspect = None if program is None else partial(check_source, program)
         self._source: ModelSource = open_source(model, inspect)
         self._output_names = [arg.name for arg in self._source.outputs()]
-        folder = cache_folder() if cache is True else cache or None
-        self._cache = ModuleCache(folder)
+        self._cache = cache
         self._plans = plans
         self._profiling = enable_profiling
         self._trace = Trace(str(self._device))
@@ -271,7 +269,7 @@ class InferenceSession:
         return ProgramRunner(
             compiled.program,
             compiled.placed.constants,
-            WasmUnit(str(self._device), self._cache),
+            self._engine.make_unit(self._device, self._cache),
             self._context,
             holder=f"session of {self._source.name}",
             trace=self._trace,

@@ -264,7 +264,7 @@ def test_what_is_no_model(model: object, code: str | None) -> None:
     [
         (["abacus:0"], "device.kind", ("abacus:0", "wasm")),
         (["wasm"], "device.name", ("wasm:0",)),
-        (["cuda:99"], "device.absent", ("cuda:99", "no CUDA backend", "wasm:0, cpu:0")),
+        (["cuda:99"], "device.absent", ("cuda:99", "no such NVIDIA GPU", "wasm:0, cpu:0")),
         (["gpu:0"], "device.absent", ("gpu:0",)),
         (["vulkan:0"], "device.absent", ("vulkan:0", "no Vulkan backend")),
         (["wasm:1"], "device.absent", ("wasm:1", "no such index")),

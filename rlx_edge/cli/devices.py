@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rlx_edge.devices import list_devices
+from rlx_edge.gpu_workers.cuda.provider import describe as describe_cuda
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -19,7 +20,10 @@ def execute(options: argparse.Namespace) -> int:
     """Print one line a device."""
     found = list_devices()
     if options.json:
-        print(json.dumps({"devices": [asdict(info) for info in found]}, indent=2))
+        document: dict[str, object] = {"devices": [asdict(info) for info in found]}
+        if any(info.available and info.name.startswith("cuda:") for info in found):
+            document["cuda"] = describe_cuda()
+        print(json.dumps(document, indent=2))
         return 0
     for info in found:
         state = info.engine if info.available else "not available"

@@ -12,9 +12,10 @@ from rlx_edge.cli.arguments import add_import, parse_shapes, parse_values
 from rlx_edge.cli.loading import graph_of
 from rlx_edge.cli.outputs import check_output, write_output
 from rlx_edge.cli.progress import Steps
-from rlx_edge.compile import WasmTarget, compile_module
+from rlx_edge.compile import compile_module
 from rlx_edge.compile.targets.wasm import STYLES
 from rlx_edge.devices import resolve_device
+from rlx_edge.engines import provider_of
 from rlx_edge.ir.errors import InputError
 from rlx_edge.ir.plan import Plan, evaluate
 from rlx_edge.ir.program import Port, Program
@@ -46,9 +47,8 @@ def execute(options: argparse.Namespace) -> int:
     steps = Steps()
     try:
         module = graph_of(options.model, values, shapes)
-        compiled = compile_module(
-            module, WasmTarget(options.style), device=str(device), progress=steps
-        )
+        target = provider_of(device).make_target(device, options.style)
+        compiled = compile_module(module, target, device=str(device), progress=steps)
     finally:
         steps.clear()
     program = compiled.program
@@ -110,7 +110,7 @@ def summary(program: Program, symbols: Mapping[str, int], plan: Plan | None) -> 
         "target": program.target,
         "ir_digest": program.ir_digest,
         "kernels_digest": program.kernels_digest,
-        "wasm_bytes": len(program.code),
+        "code_bytes": len(program.code),
         "kernels": kernel_count(program),
         "launches": {"prepare": _launches(program, "compile"), "execute": _launches(program)},
         "weights_bytes": sum(upload.nbytes for upload in program.uploads),
@@ -137,8 +137,8 @@ def lines(
     found = [f"input     {port.name}: {port.type}" for port in program.inputs]
     found += [f"output    {port.name}: {port.type}" for port in program.outputs]
     found += [
-        f"kernels   {kernel_count(program)} in {_bytes(len(program.code))} of WebAssembly "
-        f"({program.target})",
+        f"kernels   {kernel_count(program)} in {_bytes(len(program.code))} of code for "
+        f"{program.target}",
         f"launches  {execute_} a run, segments: {len(program.execute)}; {prepare} once before",
         f"weights   {_bytes(weights)} uploaded, {_bytes(program.resident)} resident",
         f"memory    {memory}",

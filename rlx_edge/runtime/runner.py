@@ -250,6 +250,8 @@ class ProgramRunner:
             start = Trace.now()
             try:
                 self.unit.launch(begin, begin + step)
+                if self.profile:
+                    self.unit.synchronize()
             except DeviceError as error:
                 raise self._located(error, begin, begin + step) from error
             name = self.program.launches[begin].op if step == 1 else ""

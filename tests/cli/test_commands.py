@@ -94,7 +94,7 @@ def test_seeds(files: Path) -> None:
         (["--input", "x=nowhere.npy", "--input", "k=value:1"], ("nowhere.npy",)),
         (["--input", "x=random", "--input", "k=value:1"], ("n", "x=random:SHAPE")),
         (["--device", "abacus:0"], ("abacus:0", "wasm")),
-        (["--device", "cuda:0"], ("cuda:0", "no CUDA backend")),
+        (["--device", "cuda:99"], ("cuda:99", "no such NVIDIA GPU")),
         (["--output", "no/folder/out.npz"], ("no/folder/out.npz",)),
         (["--output", "."], ("folder",)),
     ],
@@ -306,7 +306,7 @@ def test_plan_shows_memory(tmp_path: Path, capsys: Capture) -> None:
         found = json.loads(capsys.readouterr().out)
         sizes.append(found["memory_bytes"])
         assert found["symbols"] == {"batch": batch}
-        assert found["guards"] and found["wasm_bytes"] > 0
+        assert found["guards"] and found["code_bytes"] > 0
     assert sizes[0] < sizes[1]
 
 
@@ -351,7 +351,7 @@ def test_devices(capsys: Capture) -> None:
     assert main(["devices"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("wasm:0") and "wasmtime" in lines[0]
-    assert any(line.startswith("cuda:0") and "not available" in line for line in lines)
+    assert any(line.startswith("browser:0") and "not available" in line for line in lines)
     assert main(["devices", "--json"]) == 0
     devices = json.loads(capsys.readouterr().out)["devices"]
     assert [item["name"] for item in devices if item["available"]] == ["wasm:0", "cpu:0"]

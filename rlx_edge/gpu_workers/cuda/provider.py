@@ -32,9 +32,18 @@ def make_target(device: Device, style: str) -> CudaTarget:
     return open_device(device.index).properties.target
 
 
-def make_unit(device: Device, cache: Path | None) -> CudaUnit:
+def make_unit(device: Device, cache: bool | Path) -> CudaUnit:
     """A unit; machine code is kept in the folder ``cache``."""
-    return CudaUnit(str(device), None if cache is None else cache / "cubin")
+    return CudaUnit(str(device), cache_folder() if cache is True else cache or None)
+
+
+def cache_folder() -> Path:
+    """``$RLX_CACHE/cubin``, by default in the user's cache folder."""
+    root = os.environ.get("RLX_CACHE")
+    if root:
+        return Path(root) / "cubin"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "rlx-edge" / "cubin"
 
 
 def describe() -> dict[str, object]:

@@ -129,9 +129,9 @@ class CudaUnit:
         device = self._use()
         if nbytes <= self._size:
             return
-        free, total = device.free_memory()
-        if nbytes + SLACK > free + self._size:
-            raise memory_limit(self.device, nbytes, free + self._size)
+        free = device.free_memory()[0]
+        if nbytes + SLACK > free:  # what is there now is copied before it goes
+            raise memory_limit(self.device, nbytes, max(free - SLACK, 0))
         with device.use():
             try:
                 pointer = int(runtime().malloc(nbytes + SLACK))

@@ -21,10 +21,12 @@ Words = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One launch: kernel ``kernel`` with ``groups`` workgroups and ``words`` for its arguments."""
+    """One launch: kernel ``kernel`` with ``groups`` workgroups and ``words`` for its arguments,
+    which begin at word ``place`` of the block."""
 
     kernel: int
     groups: int
+    place: int
     words: npt.NDArray[Any]
 
 
@@ -46,4 +48,4 @@ def records(
                 found=f"word {start}",
                 allowed=f"0 to {len(words)}",
             )
-        yield Record(kernel, int(words[start + 1]), words[start + 2 : last])
+        yield Record(kernel, int(words[start + 1]), start + 2, words[start + 2 : last])

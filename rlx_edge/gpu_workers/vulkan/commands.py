@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlx_edge.gpu_workers.vulkan.binding import binding, guarded
@@ -12,6 +13,15 @@ from rlx_edge.gpu_workers.vulkan.pipelines import Pipelines
 
 PLANS = 16
 """Parameter blocks whose recordings are kept, least recently used first out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """One launch: the pipeline's number, its workgroups, its push constants."""
+
+    pipeline: int
+    groups: int
+    push: bytes
 
 
 class Commands:
@@ -111,15 +121,8 @@ def _barrier(commands: Any) -> None:
     vk.vkCmdPipelineBarrier(commands, stages, stages, 0, 1, [memory], 0, None, 0, None)
 
 
-def record_launches(
-    commands: Any,
-    pipelines: Pipelines,
-    launches: Sequence[tuple[int, int, bytes]],
-) -> None:
-    """Dispatches in order, each seeing what the ones before it wrote.
-
-    A launch is the pipeline's number, its workgroups and its push constants.
-    """
+def record_launches(commands: Any, pipelines: Pipelines, launches: Sequence[Dispatch]) -> None:
+    """Dispatches in order, each seeing what the ones before it wrote."""
     vk = binding()
     stage = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
     memory = vk.VkMemoryBarrier(
@@ -130,16 +133,16 @@ def record_launches(
     if pipelines.set is not None:
         vk.vkCmdBindDescriptorSets(commands, bind, pipelines.layout, 0, 1, [pipelines.set], 0, None)
     bound, first = -1, True
-    for number, groups, words in launches:
-        if groups == 0:
+    for launch in launches:
+        if launch.groups == 0:
             continue
         if not first:
             vk.vkCmdPipelineBarrier(commands, stage, stage, 0, 1, [memory], 0, None, 0, None)
         first = False
-        if number != bound:
-            vk.vkCmdBindPipeline(commands, bind, pipelines.pipelines[number])
-            bound = number
-        if words:
-            values = vk.ffi.from_buffer(words)
-            vk.vkCmdPushConstants(commands, pipelines.layout, push, 0, len(words), values)
-        vk.vkCmdDispatch(commands, groups, 1, 1)
+        if launch.pipeline != bound:
+            bound = launch.pipeline
+            vk.vkCmdBindPipeline(commands, bind, pipelines.pipelines[bound])
+        if launch.push:
+            values = vk.ffi.from_buffer(launch.push)
+            vk.vkCmdPushConstants(commands, pipelines.layout, push, 0, len(launch.push), values)
+        vk.vkCmdDispatch(commands, launch.groups, 1, 1)

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from rlx_edge.gpu_workers.vulkan.commands import Commands, record_launches
+from rlx_edge.gpu_workers.vulkan.commands import Commands, Dispatch, record_launches
 from rlx_edge.gpu_workers.vulkan.context import DeviceBuffer, VulkanContext, context
 from rlx_edge.gpu_workers.vulkan.pipelines import Pipelines
 from rlx_edge.gpu_workers.vulkan.transfers import Transfers
 from rlx_edge.ir.devices import parse_device
-from rlx_edge.ir.errors import DeviceError, RlxError
+from rlx_edge.ir.errors import DeviceError
 from rlx_edge.ir.kernel import PUSHED_WORDS
 from rlx_edge.ir.messages import failure
 from rlx_edge.ir.program import Program
 from rlx_edge.ir.types import DType
 from rlx_edge.runtime.arrays import numpy_dtype
 from rlx_edge.runtime.buffers import Bytes, memory_range
+from rlx_edge.runtime.records import records
 from rlx_edge.runtime.units import Array, memory_limit, unit_closed
 
 GRAIN = 1 << 16
@@ -139,9 +140,7 @@ class VulkanUnit:
         recorded = commands.recorded(
             self._block_key,
             (begin, end),
-            lambda buffer: record_launches(
-                buffer, pipelines, [self._launch(number) for number in range(begin, end)]
-            ),
+            lambda buffer: record_launches(buffer, pipelines, self._launches(begin, end)),
         )
         self._fences.append(self._attempt(lambda: self._owner.submit([recorded])))
 
@@ -195,30 +194,23 @@ class VulkanUnit:
             self._block[start - first : end - first] = raw[start - address : end - address]
             self._block_key = self._block.tobytes()
 
-    def _launch(self, number: int) -> tuple[int, int, bytes]:
-        """Pipeline, workgroups and push constants of a launch, by its record."""
-        assert self._program is not None and self._pipelines is not None
-        block, words = self._program.plan.block_address, self._block.view(np.uint32)
-        record = (int(words[number]) - block) // 4
-        if not 0 < record + 1 < len(words):
-            raise _bad_record(self.device, number)
-        kernel, groups = int(words[record]), int(words[record + 1])
-        entries = self._program.entries
-        if kernel >= len(entries):
-            raise _bad_record(self.device, number)
-        # Kernels stride over the work: fewer workgroups than the plan's are as right.
-        groups = min(groups, self._owner.device.groups)
-        first, count = record + 2, entries[kernel].words
-        if first + count > len(words):
-            raise _bad_record(self.device, number)
-        push = np.array([block // 4 + first], np.uint32)
-        if count <= PUSHED_WORDS:
-            push = words[first : first + count]
+    def _launches(self, begin: int, end: int) -> list[Dispatch]:
+        """Pipeline, workgroups and push constants of launches, by their records."""
+        assert self._program is not None and self._arena is not None
+        assert self._pipelines is not None
+        block, entries = self._program.plan.block_address, self._program.entries
         header = b""
         if self._pipelines.by_pointer:
-            assert self._arena is not None
             header = self._arena.address.to_bytes(8, "little")
-        return kernel, groups, header + push.tobytes()
+        found: list[Dispatch] = []
+        for record in records(self._block.view(np.int32), block, entries, begin, end):
+            words = record.words
+            if len(words) > PUSHED_WORDS:
+                words = np.array([block // 4 + record.place], np.int32)
+            # Kernels stride over the work: fewer workgroups than the plan's are as right.
+            groups = min(max(0, record.groups), self._owner.device.groups)
+            found.append(Dispatch(record.kernel, groups, header + words.tobytes()))
+        return found
 
     # ---- state -------------------------------------------------------------------------------
 
@@ -247,7 +239,3 @@ class VulkanUnit:
                 else DeviceError("unit.empty", "no program is loaded", where=self.device)
             )
         return self._commands, self._transfers, self._pipelines
-
-
-def _bad_record(device: str, number: int) -> RlxError:
-    return DeviceError("program.record", f"launch {number} has no valid record", where=device)

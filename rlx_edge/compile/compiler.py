@@ -50,6 +50,18 @@ def compile_module(
     return _compile(placed, target, hints, tell, module_digest(module))
 
 
+def compile_placed_module(
+    placed: Module,
+    target: Target | None = None,
+    *,
+    hints: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+    source_digest: str | None = None,
+) -> CompiledModule:
+    """As ``compile_placed``, with the module and its buffers."""
+    return _compile(placed, target, hints, progress or _silent, source_digest)
+
+
 def place_module(
     module: Module, *, device: str = "wasm:0", progress: Progress | None = None
 ) -> Module:
@@ -71,7 +83,9 @@ def compile_placed(
 
     ``source_digest`` is that of the module before the passes, where there was one.
     """
-    return _compile(placed, target, hints, progress or _silent, source_digest).program
+    return compile_placed_module(
+        placed, target, hints=hints, progress=progress, source_digest=source_digest
+    ).program
 
 
 def compile_part(
@@ -87,16 +101,29 @@ def compile_part(
     Its digests are those of the whole module and of the module's task graph. Raises what ``shard``
     and ``schedule`` raise.
     """
+    return compile_shard(placed, device, target, hints=hints, progress=progress).program
+
+
+def compile_shard(
+    placed: Module,
+    device: str,
+    target: Target | None = None,
+    *,
+    hints: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+) -> CompiledModule:
+    """As ``compile_part``, with the whole ``placed`` module and the part's buffers."""
     part, graph = shard(placed, device), schedule(placed)
     compiled = _compile(
         part.module, target, hints, progress or _silent, graph.ir_digest, is_home=part.is_home
     )
-    return replace(
+    program = replace(
         compiled.program,
         ir_digest=graph.ir_digest,
         device=device,
         graph_digest=graph.digest,
     )
+    return CompiledModule(placed, program, compiled.buffers)
 
 
 def _compile(

@@ -11,20 +11,28 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rlx_edge.compile.compiler import compile_module
+from rlx_edge.compile.compiler import compile_placed_module, compile_shard, place_module
+from rlx_edge.compile.cuts import Cut, cuts
+from rlx_edge.compile.passes.split import Split
 from rlx_edge.compile.program_builder import BufferPlace
+from rlx_edge.compile.schedule import schedule
 from rlx_edge.compile.targets.wasm import WasmTarget
 from rlx_edge.ir.core import Constant
-from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.digest import module_digest
+from rlx_edge.ir.errors import InputError, RlxError
 from rlx_edge.ir.json_form import module_json
 from rlx_edge.ir.onnx.bytes import check_range
 from rlx_edge.ir.onnx.importer import as_model, declared_parameters, import_model
 from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.program_text import dump_program
+from rlx_edge.ir.task_graph import dump_task_graph
+from rlx_edge.ir.transfer_rules import devices, home
 from rlx_edge.ir.types import TensorType
 
 MODEL_FILE = "model"
 EXTRA_FILE = "extra"
+PLACES = ("local", "remote", "split")
+"""Everything here, everything on the gateway, or a prefix here and the rest there."""
 
 Read = Callable[[int, int], bytes]
 Progress = Callable[[str], None]
@@ -52,6 +60,11 @@ class PageModel:
     the text before the passes, ``placed`` that after them, ``graph`` the latter as JSON.
     ``buffers`` is JSON for the picture of memory: rows ``[name, kind, first launch, last launch,
     resident, plan value of the address, bytes as a dim]``.
+
+    ``cuts`` is JSON for every place where the module can be cut: rows ``[after, [[value, type,
+    bytes as a dim], …]]`` of what crosses. Where a part runs elsewhere, ``peer`` is that device,
+    ``ir_digest`` and ``task_graph`` (its document) are what both sides check, and ``constants`` has
+    the peer's ones too; otherwise these texts are empty.
     """
 
     program: str
@@ -62,6 +75,11 @@ class PageModel:
     placed: str
     graph: str
     buffers: str
+    cuts: str
+    peer: str = ""
+    ir_digest: str = ""
+    task_graph: str = ""
+    graph_digest: str = ""
 
 
 def describe_model(read: Read, size: int, name: str) -> str:
@@ -86,23 +104,42 @@ def compile_for_page(
     shapes: Mapping[str, Sequence[int]] | None = None,
     *,
     style: str = "v8",
+    device: str = "local",
+    split_after: str = "",
     progress: Progress | None = None,
 ) -> PageModel:
     """Compile the model behind ``read`` for the page's own kernels.
 
     ``values`` and ``shapes`` decide the branches of a model that has some, as in
-    ``import_model``. Raises ``RlxError``.
+    ``import_model``. ``device`` is one of ``PLACES``; a split is cut behind the operation that
+    defines ``split_after``. Raises ``RlxError``, ``InputError`` ``page.device`` for another word.
     """
+    if device not in PLACES:
+        raise InputError("page.device", "no such place", found=device, allowed=PLACES)
     tell = progress or _silent
     tell("import")
     source = ReaderSource(read, size, name)
     module = import_model(source, values=values, shapes=shapes)
-    compiled = compile_module(module, WasmTarget(style), progress=tell)
+    placed = place_module(module, progress=tell)
+    found = list(cuts(placed.function))
+    target = WasmTarget(style)
+    peer = task_graph = graph_digest = ""
+    if device != "local":
+        tell("split")
+        placed = Split(after=split_after if device == "split" else "").run(placed)
+        graph = schedule(placed)
+        own = home(placed.function)[0]
+        peer = next((role for role in devices(placed.function) if role != own), "")
+        task_graph, graph_digest = dump_task_graph(graph), graph.digest
+        compiled = compile_shard(placed, own, target, progress=tell)
+    else:
+        source_digest = module_digest(module)
+        compiled = compile_placed_module(placed, target, progress=tell, source_digest=source_digest)
     needed = {upload.digest for upload in compiled.program.uploads}
     constants = {
         digest: constant
         for digest, constant in compiled.placed.constants.items()
-        if digest in needed
+        if digest in needed or peer
     }
     ranges, extra = _ranges(constants, source)
     return PageModel(
@@ -114,6 +151,11 @@ def compile_for_page(
         print_module(compiled.placed),
         module_json(compiled.placed),
         json.dumps([_buffer(place) for place in compiled.buffers]),
+        json.dumps([_cut(cut) for cut in found]),
+        peer,
+        compiled.program.ir_digest,
+        task_graph,
+        graph_digest,
     )
 
 
@@ -140,6 +182,11 @@ def _ranges(
 def _buffer(place: BufferPlace) -> list[object]:
     lifetime = [place.first, place.last, place.resident]
     return [place.name, place.kind, *lifetime, place.address, str(place.nbytes)]
+
+
+def _cut(cut: Cut) -> list[object]:
+    rows = [[value.name, str(value.type), str(value.type.nbytes)] for value in cut.values]
+    return [cut.after, rows]
 
 
 def _range(file: str, offset: int, length: int) -> dict[str, object]:

@@ -25,7 +25,8 @@ $(STAMP): pyproject.toml | $(BIN)/python
 	@touch $@
 
 setup: $(STAMP) ## create .venv, install everything, fetch the models
-	@scripts/install_tools.sh wasm-validate:wabt node:nodejs npm:npm
+	@scripts/install_tools.sh wasm-validate:wabt node:nodejs npm:npm spirv-val:spirv-tools \
+		'/usr/share/vulkan/icd.d/lvp_icd*:mesa-vulkan-drivers'
 	@[ node_modules/.package-lock.json -nt package-lock.json ] || ! command -v npm >/dev/null || \
 		npm ci --no-audit --no-fund --loglevel=error
 	@$(BIN)/rlx models fetch

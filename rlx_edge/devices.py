@@ -22,7 +22,6 @@ LOCAL = {
 }
 """Kinds that run in this process: engine and what it is."""
 ABSENT = {
-    "vulkan": "this build has no Vulkan backend",
     "browser": "pages connect to a gateway, and none runs here",
 }
 """Kinds that no engine here runs, unless ``engines.ENGINES`` has them."""

@@ -14,6 +14,7 @@ ENGINES = {
     "wasm": "rlx_edge.wasm_runtime.provider",
     "cpu": "rlx_edge.wasm_runtime.provider",
     "cuda": "rlx_edge.gpu_workers.cuda.provider",
+    "vulkan": "rlx_edge.gpu_workers.vulkan.provider",
 }
 """Kind of device → its provider. Importing a provider loads no driver."""
 

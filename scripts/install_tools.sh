@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
 # Installs missing command-line tools from Debian packages where that is possible; names the rest.
-# usage: install_tools.sh COMMAND:PACKAGE ...
+# usage: install_tools.sh COMMAND:PACKAGE ...   (a COMMAND with a slash is a file, wildcards allowed)
 set -euo pipefail
+
+present() {
+    case $1 in
+        */*) compgen -G "$1" >/dev/null ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
 
 missing=()
 for pair in "$@"; do
-    command -v "${pair%%:*}" >/dev/null || missing+=("$pair")
+    present "${pair%%:*}" || missing+=("$pair")
 done
 [ "${#missing[@]}" -gt 0 ] || exit 0
 
@@ -19,6 +26,6 @@ if command -v apt-get >/dev/null && [ "$(id -u)" -eq 0 ]; then
 fi
 
 for pair in "${missing[@]}"; do
-    command -v "${pair%%:*}" >/dev/null ||
+    present "${pair%%:*}" ||
         echo "missing: ${pair%%:*} (install the Debian package ${pair##*:}); what needs it will fail" >&2
 done

@@ -266,7 +266,7 @@ def test_what_is_no_model(model: object, code: str | None) -> None:
         (["wasm"], "device.name", ("wasm:0",)),
         (["cuda:99"], "device.absent", ("cuda:99", "no such NVIDIA GPU", "wasm:0, cpu:0")),
         (["gpu:0"], "device.absent", ("gpu:0",)),
-        (["vulkan:0"], "device.absent", ("vulkan:0", "no Vulkan backend")),
+        (["vulkan:99"], "device.absent", ("vulkan:99", "no such Vulkan device")),
         (["wasm:1"], "device.absent", ("wasm:1", "no such index")),
         (["cpu:0@gateway"], "device.absent", ("another host",)),
         (["webgpu:0"], "device.reserved", ("webgpu",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from rlx_edge.compile.targets.vulkan import QUIRKS
 from rlx_edge.ir.errors import InputError
 
 INPUT_HELP = (
@@ -21,6 +22,33 @@ def add_model_run(parser: argparse.ArgumentParser) -> None:
         "--repeat", type=positive, default=1, metavar="N", help="timed runs, one by default"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON report")
+
+
+def add_vulkan_driver(parser: argparse.ArgumentParser) -> None:
+    """The option that takes a driver's quirks for the Vulkan device's."""
+    parser.add_argument(
+        "--vulkan-driver",
+        choices=tuple(QUIRKS),
+        metavar="NAME",
+        help=f"Vulkan code with the quirks of this driver ({', '.join(QUIRKS)})",
+    )
+
+
+def style_of(options: argparse.Namespace, style: str = "cranelift") -> str:
+    """What kernels are tuned for: the forced Vulkan driver, else an engine's style.
+
+    ``InputError`` ``cli.driver`` for a driver with another kind of device.
+    """
+    if options.vulkan_driver is None:
+        return style
+    if not options.device.startswith("vulkan:"):
+        raise InputError(
+            "cli.driver",
+            "--vulkan-driver is for Vulkan devices",
+            found=options.device,
+            allowed="--device vulkan:N",
+        )
+    return str(options.vulkan_driver)
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
-from rlx_edge.devices import list_devices
+from rlx_edge.devices import DeviceInfo, list_devices
 from rlx_edge.gpu_workers.cuda.provider import describe as describe_cuda
+from rlx_edge.gpu_workers.vulkan.provider import describe as describe_vulkan
+from rlx_edge.ir.errors import DeviceError
+
+DESCRIBED: dict[str, Callable[[], dict[str, object]]] = {
+    "cuda": describe_cuda,
+    "vulkan": describe_vulkan,
+}
+"""Kinds whose driver is asked for limits."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -17,15 +26,38 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Print one line a device."""
+    """Print one line a device, then what the drivers of the GPUs say."""
     found = list_devices()
+    described = {kind: _described(kind) for kind in DESCRIBED if _has(found, kind)}
     if options.json:
-        document: dict[str, object] = {"devices": [asdict(info) for info in found]}
-        if any(info.available and info.name.startswith("cuda:") for info in found):
-            document["cuda"] = describe_cuda()
-        print(json.dumps(document, indent=2))
+        print(json.dumps({"devices": [asdict(info) for info in found], **described}, indent=2))
         return 0
     for info in found:
         state = info.engine if info.available else "not available"
         print(f"{info.name:<10} {state:<14} {info.note}")
+    for kind, document in described.items():
+        for line in _lines(kind, document):
+            print(line)
     return 0
+
+
+def _has(found: Sequence[DeviceInfo], kind: str) -> bool:
+    return any(info.available and info.name.startswith(f"{kind}:") for info in found)
+
+
+def _described(kind: str) -> dict[str, object]:
+    """What the driver says, or why it cannot be asked."""
+    try:
+        return DESCRIBED[kind]()
+    except DeviceError as error:
+        return {"error": str(error)}
+
+
+def _lines(kind: str, document: Mapping[str, Any]) -> Iterator[str]:
+    if "error" in document:
+        yield f"{kind}: {document['error']}"
+    for row in document.get("devices", ()):
+        facts = {key: value for key, value in row.items() if key not in ("index", "name")}
+        limits = facts.pop("limits", {})
+        shown = ", ".join(f"{key} {value}" for key, value in {**facts, **limits}.items())
+        yield f"{kind}:{row['index']} is {row['name']}: {shown}"

@@ -8,7 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlx_edge.cli.arguments import add_import, parse_shapes, parse_values
+from rlx_edge.cli.arguments import (
+    add_import,
+    add_vulkan_driver,
+    parse_shapes,
+    parse_values,
+    style_of,
+)
 from rlx_edge.cli.loading import graph_of
 from rlx_edge.cli.outputs import check_output, write_output
 from rlx_edge.cli.progress import Steps
@@ -33,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
         "--explain", action="store_true", help="also list kernels, launches and the plan"
     )
     parser.add_argument("--device", default="wasm:0", metavar="NAME", help="wasm:0 by default")
+    add_vulkan_driver(parser)
     parser.add_argument("--style", choices=STYLES, default="cranelift", help="kernels tuned for")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_import(parser)
@@ -47,7 +54,7 @@ def execute(options: argparse.Namespace) -> int:
     steps = Steps()
     try:
         module = graph_of(options.model, values, shapes)
-        target = provider_of(device).make_target(device, options.style)
+        target = provider_of(device).make_target(device, style_of(options, options.style))
         compiled = compile_module(module, target, device=str(device), progress=steps)
     finally:
         steps.clear()

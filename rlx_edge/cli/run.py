@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from rlx_edge.cli.arguments import add_model_run
+from rlx_edge.cli.arguments import add_model_run, add_vulkan_driver, style_of
 from rlx_edge.cli.execution import Timing, output_file, report, timed_runs
 from rlx_edge.cli.inputs import complete, read_specs
 from rlx_edge.cli.progress import Steps
@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
     """Arguments of ``rlx run``."""
     parser.add_argument("model", metavar="MODEL", help="an ONNX model or IR text")
     parser.add_argument("--device", default="wasm:0", metavar="NAME", help="wasm:0 by default")
+    add_vulkan_driver(parser)
     add_model_run(parser)
 
 
@@ -37,7 +38,11 @@ def run_session(options: argparse.Namespace, model: ModelLike, program: Program 
         start = time.perf_counter()
         try:
             session = InferenceSession(
-                model, providers=[options.device], program=program, progress=steps
+                model,
+                providers=[options.device],
+                program=program,
+                style=style_of(options),
+                progress=steps,
             )
         finally:
             steps.clear()

@@ -353,8 +353,17 @@ def test_devices(capsys: Capture) -> None:
     assert lines[0].startswith("wasm:0") and "wasmtime" in lines[0]
     assert any(line.startswith("browser:0") and "not available" in line for line in lines)
     assert main(["devices", "--json"]) == 0
-    devices = json.loads(capsys.readouterr().out)["devices"]
-    assert [item["name"] for item in devices if item["available"]] == ["wasm:0", "cpu:0"]
+    document = json.loads(capsys.readouterr().out)
+    available = [item["name"] for item in document["devices"] if item["available"]]
+    assert available[:2] == ["wasm:0", "cpu:0"] and "vulkan:0" in available
+    limits = document["vulkan"]["devices"][0]["limits"]
+    assert limits["invocations"] >= 128 and limits["shared"] >= 16384
+
+
+def test_vulkan_driver(files: Path, capsys: Capture) -> None:
+    command = ["run", str(files / "hand.rlx"), "--input", "x=random:2x2"]
+    assert main([*command, "--vulkan-driver", "adreno"]) == 1
+    assert "--vulkan-driver is for Vulkan devices" in capsys.readouterr().err
 
 
 def test_models(capsys: Capture) -> None:

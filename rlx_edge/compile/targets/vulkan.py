@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rlx_edge.compile.targets.target import Memory, Rates
+from rlx_edge.compile.targets.wasm import STYLES
 from rlx_edge.ir.errors import RlxError
 
 UNIT = 16
@@ -90,6 +91,17 @@ class VulkanTarget:
     def driver_of(vendor: int, driver: int) -> str:
         """A driver's name in the table of quirks, ``""`` where it has none."""
         return DRIVERS.get((vendor, driver), "")
+
+    def forced(self, driver: str) -> VulkanTarget:
+        """The same device with the quirks of another driver; itself for a style of WebAssembly.
+
+        ``RlxError`` ``target.driver`` for a name that the table does not have.
+        """
+        return self if driver in STYLES else replace(self, driver=driver)
+
+    def takes(self, target: str) -> bool:
+        """Whether code for the target of that name runs here: quirks make no difference."""
+        return any(replace(self, driver=driver).name == target for driver in ("", *QUIRKS))
 
     @property
     def kind(self) -> str:

@@ -74,7 +74,7 @@ class VulkanUnit:
                 if self._state == "closed"
                 else DeviceError("unit.loaded", "the unit has a program already", where=self.device)
             )
-        if program.target != self._owner.device.target.name:
+        if not self._owner.device.target.takes(program.target):
             raise DeviceError(
                 "program.target",
                 "the program was compiled for another device",

@@ -59,12 +59,14 @@ class Lowering:
     # ---- storage -----------------------------------------------------------------------------
 
     def place(self, value: Value) -> Storage:
-        """The storage of a value that some kernel reads; literals are filled once in prepare."""
+        """The storage of a value that some kernel reads; literals of a known size are filled once,
+        in prepare, others in every run."""
         found = self.storage.get(value)
         if found is not None:
             return found
         physical = Physical(value.type)
-        stored = self.reserve(value, physical, PREPARE)
+        phase = PREPARE if value.type.is_static else EXECUTE
+        stored = self.reserve(value, physical, phase)
         self.emit_nests(
             fill_kernels(physical, self.literals[value]), stored, [], "tensor::splat", value
         )

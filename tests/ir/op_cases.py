@@ -96,7 +96,12 @@ def sample(name: str, example: Example, seed: int) -> list[Array]:
     if name in ("rlxc::log", "rlxc::sqrt") or (name == "rlxc::batch_norm"):
         arrays[-1] = np.abs(arrays[-1]) + np.asarray(0.1, arrays[-1].dtype)
     if name == "rlxc::pow":
-        arrays[0] = np.abs(arrays[0]) + np.asarray(0.1, arrays[0].dtype)
+        if arrays[0].dtype.kind == "f":
+            arrays[0] = np.abs(arrays[0]) + np.asarray(0.1, arrays[0].dtype)
+        if arrays[0].dtype.kind == "i":
+            arrays[1] = np.abs(arrays[1]) % 8
+    if name == "rlxc::range":
+        arrays[1] = np.where(arrays[1] == 0, 3, arrays[1]).astype(arrays[1].dtype)
     if name == "rlxc::clip":
         arrays[1] = np.asarray(-0.5, np.float32)
     return arrays
@@ -165,6 +170,21 @@ def _resize(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:
     )
 
 
+def _resize_cubic(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:
+    chosen = {
+        "mode": "cubic",
+        "coordinate_transformation_mode": attrs["coordinate_transformation_mode"],
+        "cubic_coeff_a": attrs["coefficient"],
+        "exclude_outside": int(bool(attrs["exclude_outside"])),
+    }
+    return "Resize", chosen, [None, None, _ints(sizes(attrs["sizes"]))]
+
+
+def _range(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:
+    """The limit is the third operand, put in by ``reference``."""
+    return "Range", {}, []
+
+
 def _cast(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:
     dtype = attrs["dtype"]
     return "Cast", {"to": DTYPES[str(dtype)].onnx}, []
@@ -200,6 +220,7 @@ NODES: dict[str, Node] = {
     "tile": lambda attrs: ("Tile", {}, [_ints(sizes(attrs["repeats"]))]),
     "convert_layout": _plain("Identity"), "copy": _plain("Identity"),
     "gather": _plain("Gather"), "gather_elements": _plain("GatherElements"), "resize": _resize,
+    "resize_cubic": _resize_cubic, "range": _range,
 }  # fmt: skip
 """``rlxc`` operator → the ONNX node of the same meaning."""
 OPSETS = {"gelu": 20, "average_pool2d": 19}
@@ -210,6 +231,12 @@ def reference(name: str, attrs: Attrs, arrays: Sequence[Array]) -> Array:
     """onnxruntime's result of the operator of the same meaning."""
     short = name.removeprefix("rlxc::")
     op, node_attrs, constants = NODES[short](attrs)
+    if op == "Range":
+        (size,) = sizes(attrs["size"])
+        start, delta = (array.dtype.type(array) for array in arrays)
+        middle = start + delta * arrays[0].dtype.type(size - 1)
+        half = delta / delta.dtype.type(2) if delta.dtype.kind == "f" else np.sign(delta)
+        arrays = [arrays[0], np.asarray(middle + half, arrays[0].dtype), arrays[1]]
     inputs = [f"x{slot}" for slot in range(len(arrays))]
     initializers = []
     for position, constant in enumerate(constants):

@@ -349,9 +349,9 @@ def test_result_type(
         (
             "rlxc::pad",
             ["f32[4]"],
-            {"pads": dims(1, 0), "mode": "wrap", "value": 0.0},
+            {"pads": dims(1, 0), "mode": "mirror", "value": 0.0},
             "op.attribute",
-            "found wrap; allowed: constant, reflect, edge",
+            "found mirror; allowed: constant, reflect, edge, wrap",
         ),
         (
             "rlxc::gather_elements",

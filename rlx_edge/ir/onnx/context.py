@@ -9,6 +9,7 @@ from rlx_edge.ir.attributes import Attribute as IrAttribute
 from rlx_edge.ir.core import Value
 from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import ModelError
+from rlx_edge.ir.expression import round_f32
 from rlx_edge.ir.onnx.assumptions import Assumptions
 from rlx_edge.ir.onnx.entries import Entry
 from rlx_edge.ir.onnx.item_arithmetic import Arithmetic
@@ -16,7 +17,7 @@ from rlx_edge.ir.onnx.model import Attribute, Graph, Node
 from rlx_edge.ir.onnx.shape_values import ShapeValue, Unknown
 from rlx_edge.ir.onnx.state import ImportState, shortest_f32
 from rlx_edge.ir.onnx.tensors import TensorProto
-from rlx_edge.ir.types import BOOL, DType, TensorType
+from rlx_edge.ir.types import BOOL, F64, DType, TensorType
 
 T = TypeVar("T")
 Attrs: TypeAlias = dict[str, IrAttribute]
@@ -180,12 +181,17 @@ class NodeContext:
         return found.value
 
     def float_attr(self, name: str, default: float | None = None) -> float:
-        """The value as the shortest decimal of its f32."""
+        """The value as the shortest decimal of its f32, or as its very f32 where the node computes
+        in f64: attributes are f32, defaults too."""
         found = self._attribute(name, ("float",))
         if found is None:
-            return self._required(name, default)
-        assert isinstance(found.value, float)
-        return shortest_f32(found.value)
+            value = self._required(name, default)
+        else:
+            assert isinstance(found.value, float)
+            value = found.value
+        if self.has(0) and self.type(0).dtype is F64:
+            return round_f32(value)
+        return shortest_f32(value)
 
     def string_attr(self, name: str, default: str | None = None) -> str:
         found = self._attribute(name, ("string",))

@@ -13,7 +13,7 @@ from typing import TypeAlias, Union
 from rlx_edge.ir.errors import ModelError
 from rlx_edge.ir.onnx.tensors import TensorProto
 
-MIN_OPSET, MAX_OPSET = 6, 24
+MIN_OPSET, MAX_OPSET = 6, 28
 ONNX_DOMAINS = ("", "ai.onnx")
 
 AttributeValue: TypeAlias = Union[

@@ -63,9 +63,11 @@ def _hard_sigmoid(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
 
 
 def _hard_swish(x: Expr) -> Expr:
-    return x * _unit_interval(x * (1 / 6) + 0.5)
+    return x * _unit_interval(x * SIXTH + 0.5)
 
 
+SIXTH = 0.1666666716337204
+"""The f32 nearest to 1 / 6, which ONNX computes with also in f64."""
 SQRT_HALF = 0.7071067811865476
 SQRT_2_OVER_PI = 0.7978845608028654
 
@@ -126,7 +128,7 @@ OPS = (
     ),
     OpDef(
         "rlxc::prelu",
-        (operand("x", FLOAT), operand("slope", FLOAT)),
+        (operand("x", SIGNED), operand("slope", SIGNED)),
         (),
         _prelu_type,
         Expression(_prelu),

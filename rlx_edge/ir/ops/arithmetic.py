@@ -19,7 +19,6 @@ from rlx_edge.ir.ops.signature import (
     INTEGER,
     LOGICAL,
     NUMBER,
-    SINGLE,
     Infer,
     attribute,
     broadcast_all,
@@ -28,7 +27,7 @@ from rlx_edge.ir.ops.signature import (
     example,
     operand,
 )
-from rlx_edge.ir.types import BOOL, F32, I64, DType, TensorType
+from rlx_edge.ir.types import BOOL, F32, I32, I64, DType, TensorType
 
 Binary = Callable[[Expr, Expr], Expr]
 
@@ -90,6 +89,34 @@ def _modulo(a: Expr, b: Expr) -> Expr:
     return binary("mod", a, _safe_divisor(b))
 
 
+def _power(a: Expr, b: Expr) -> Expr:
+    if a.dtype.is_float:
+        return binary("pow", a, b)
+    return _integer_power(a, b)
+
+
+def _integer_power(a: Expr, b: Expr) -> Expr:
+    """By repeated squaring over the bits of the exponent.
+
+    Exponents of the type's width and more are lowered to one of the same parity: only the powers
+    of -1, 0 and 1 fit the type there. A negative exponent gives 0, but for the bases 1 and -1.
+    """
+    bits = 8 * a.dtype.bytes
+    zero, one = const(0, a.dtype), const(1, a.dtype)
+    even = binary("eq", binary("and", b, one), zero)
+    exponent = select(b >= bits, select(even, const(bits - 2, a.dtype), bits - 1), b)
+    result, square = one, a
+    steps = bits.bit_length() - 1
+    for step in range(steps):
+        bit = binary("and", binary("shr", exponent, const(step, a.dtype)), one)
+        result = select(binary("eq", bit, zero), result, result * square)
+        if step < steps - 1:
+            square = square * square
+    negated = select(even, one, a)
+    unit = binary("or", binary("eq", a, one), binary("eq", a, -1))
+    return select(b < 0, select(unit, negated, zero), result)
+
+
 def _where_type(ctx: InferContext) -> TensorType:
     shape = broadcast_shapes(ctx, [item.shape for item in ctx.types])
     return TensorType(ctx.types[1].dtype, shape)
@@ -144,10 +171,11 @@ OPS = (
     _operator("div", NUMBER, _divide, broadcast_all, "a / b; integers truncate (ONNX Div)."),
     _operator(
         "pow",
-        SINGLE,
-        _primitive("pow"),
+        (F32, I32, I64),
+        _power,
         broadcast_all,
-        "a to the power b as IEEE 754 pow (ONNX Pow).",
+        "a to the power b: IEEE 754 pow for floats; integers wrap, a negative exponent gives "
+        "0 but for the bases 1 and -1 (ONNX Pow).",
     ),
     _operator(
         "mod",

@@ -27,7 +27,7 @@ from rlx_edge.ir.ops.signature import (
     require_rank,
     require_same,
 )
-from rlx_edge.ir.types import TensorType
+from rlx_edge.ir.types import I32, I64, TensorType
 
 CHANNEL_BLOCK = 4
 CHAIN = 128
@@ -377,7 +377,7 @@ OPS = (
     ),
     OpDef(
         "rlxc::matmul",
-        (operand("a", FLOAT), operand("b", FLOAT)),
+        (operand("a", (*FLOAT, I32, I64)), operand("b", (*FLOAT, I32, I64))),
         (),
         _matmul_type,
         Expression(_matmul),

@@ -9,7 +9,17 @@ from __future__ import annotations
 from rlx_edge.ir.dims import Dim, dim_min
 from rlx_edge.ir.expression import INDEX, Expr, binary, cast, const, index, select
 from rlx_edge.ir.opdef import Expression, ExpressionContext, InferContext, OpDef
-from rlx_edge.ir.ops.signature import ANY, POSITION, attr_axis, attribute, example, operand
+from rlx_edge.ir.ops.signature import (
+    ANY,
+    NUMBER,
+    POSITION,
+    attr_axis,
+    attr_dims,
+    attribute,
+    dims,
+    example,
+    operand,
+)
 from rlx_edge.ir.types import TensorType
 
 
@@ -63,6 +73,18 @@ def _gather_elements(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
     return ctx.load("x", places)
 
 
+def _range_type(ctx: InferContext) -> TensorType:
+    for name, found in zip(("start", "delta"), ctx.types, strict=True):
+        if found.rank:
+            raise ctx.error(f"{name} must be a scalar", found=found, allowed="rank 0")
+    (size,) = attr_dims(ctx, "size", 1)
+    return TensorType(ctx.types[0].dtype, (size,))
+
+
+def _range(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
+    return ctx.load("start", ()) + cast(index(at[0]), ctx.result.dtype) * ctx.load("delta", ())
+
+
 _OPERANDS = (operand("x", ANY), operand("indices", POSITION, group="I"))
 
 OPS = (
@@ -88,5 +110,18 @@ OPS = (
         frozenset(),
         "x at each position of indices along an axis (ONNX GatherElements).",
         (example("columns", "f32[3, 4]", "i64[3, 2]", axis=1),),
+    ),
+    OpDef(
+        "rlxc::range",
+        (operand("start", NUMBER), operand("delta", NUMBER)),
+        (attribute("size", "dims"),),
+        _range_type,
+        Expression(_range),
+        frozenset(),
+        "start + i * delta for each i below size; integers wrap (ONNX Range).",
+        (
+            example("floats", "f32[]", "f32[]", size=dims("n")),
+            example("integers", "i64[]", "i64[]", size=dims(7)),
+        ),
     ),
 )

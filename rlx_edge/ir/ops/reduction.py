@@ -20,13 +20,13 @@ from rlx_edge.ir.ops.signature import (
     example,
     operand,
 )
-from rlx_edge.ir.types import DType, TensorType
+from rlx_edge.ir.types import I32, I64, DType, TensorType
 
 ONE_AXIS = frozenset({"reduction"})
 
 
 def count_value(count: Dim, dtype: DType) -> Expr:
-    """A number of elements as a float."""
+    """A number of elements as a value of ``dtype``."""
     return const(count.value, dtype) if count.is_constant else cast(index(count), dtype)
 
 
@@ -117,7 +117,12 @@ def _definition(
 
 OPS = (
     _definition("sum", NUMBER, _plain("sum"), "Sum over axes; integers wrap (ONNX ReduceSum)."),
-    _definition("mean", FLOAT, _mean, "Sum over axes divided by the count (ONNX ReduceMean)."),
+    _definition(
+        "mean",
+        (*FLOAT, I32, I64),
+        _mean,
+        "Sum over axes divided by the count, towards 0 for integers (ONNX ReduceMean).",
+    ),
     _definition("max", NUMBER, _plain("max"), "Greatest, NaN if any is NaN (ONNX ReduceMax)."),
     _definition("min", NUMBER, _plain("min"), "Least, NaN if any is NaN (ONNX ReduceMin)."),
     _definition("prod", NUMBER, _plain("prod"), "Product over axes (ONNX ReduceProd)."),

@@ -12,7 +12,7 @@ only the sizes decide, so which elements are read never depends on floating poin
 from __future__ import annotations
 
 from rlx_edge.ir.dims import Dim, as_dim, dim_max, dim_min
-from rlx_edge.ir.expression import Expr, cast, index
+from rlx_edge.ir.expression import Expr, binary, cast, const, index, select
 from rlx_edge.ir.opdef import Expression, ExpressionContext, InferContext, OpDef
 from rlx_edge.ir.ops.signature import ANY, FLOAT, attr_dims, attribute, dims, example, operand
 from rlx_edge.ir.types import TensorType
@@ -97,6 +97,64 @@ def _linear(ctx: ExpressionContext, at: tuple[Dim, ...], mode: str) -> Expr:
     return sample(0, ())
 
 
+def _cubic_type(ctx: InferContext) -> TensorType:
+    x = ctx.types[0]
+    sizes = attr_dims(ctx, "sizes", x.rank)
+    for size in sizes:
+        if size.is_constant and size.value < 1:
+            raise ctx.error("a size is below 1", found=size, allowed="at least 1")
+    return TensorType(x.dtype, sizes)
+
+
+def _cubic_weights(t: Expr, a: float) -> list[Expr]:
+    """Weights of the four neighbours at fraction ``t`` behind the second (Keys, 1981)."""
+    near, far, last = t + 1, 1 - t, 2 - t
+    return [
+        ((near * a - 5 * a) * near + 8 * a) * near - 4 * a,
+        (t * (a + 2) - (a + 3)) * t * t + 1,
+        (far * (a + 2) - (a + 3)) * far * far + 1,
+        ((last * a - 5 * a) * last + 8 * a) * last - 4 * a,
+    ]
+
+
+def _cubic(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
+    """Along each resampled axis four neighbours, weighted; those outside are the nearest inside,
+    or left out and the other weights scaled to a sum of 1."""
+    shape, targets = ctx.type("x").shape, ctx.result.shape
+    mode = ctx.attrs["coordinate_transformation_mode"]
+    dtype = ctx.result.dtype
+
+    def sample(axis: int, places: tuple[Dim, ...]) -> Expr:
+        if axis == len(shape):
+            return ctx.load("x", places)
+        size, target = shape[axis], targets[axis]
+        if size is target:
+            return sample(axis + 1, (*places, at[axis]))
+        numerator, denominator = _coordinate(mode, at[axis], size, target)
+        first = numerator // denominator - 1
+        fraction = cast(index(numerator % denominator), dtype) / cast(index(denominator), dtype)
+        weights = _cubic_weights(fraction, ctx.attrs["coefficient"])
+        spots = [first + step for step in range(4)]
+        if ctx.attrs["exclude_outside"]:
+            weights = [
+                select(
+                    binary("and", index(spot) >= index(0), index(spot) < index(size)),
+                    weight,
+                    const(0, dtype),
+                )
+                for spot, weight in zip(spots, weights, strict=True)
+            ]
+            total = weights[0] + weights[1] + weights[2] + weights[3]
+            weights = [weight / total for weight in weights]
+        taps = [sample(axis + 1, (*places, _clamped(spot, size))) for spot in spots]
+        result = taps[0] * weights[0]
+        for tap, weight in zip(taps[1:], weights[1:], strict=True):
+            result = result + tap * weight
+        return result
+
+    return sample(0, ())
+
+
 OPS = (
     OpDef(
         "rlxc::resize",
@@ -144,6 +202,39 @@ OPS = (
                 mode="linear",
                 coordinate_transformation_mode="align_corners",
                 nearest_mode="floor",
+            ),
+        ),
+    ),
+    OpDef(
+        "rlxc::resize_cubic",
+        (operand("x", FLOAT),),
+        (
+            attribute("sizes", "dims"),
+            attribute("coordinate_transformation_mode", "string", *COORDINATES),
+            attribute("coefficient", "float"),
+            attribute("exclude_outside", "bool"),
+        ),
+        _cubic_type,
+        Expression(_cubic),
+        frozenset({"blocked"}),
+        "Cubic resampling to ``sizes`` by four neighbours an axis; axes whose size stays are "
+        "copied (ONNX Resize, mode cubic).",
+        (
+            example(
+                "enlarge",
+                "f32[1, 2, 4, 5]",
+                sizes=dims(1, 2, 7, 9),
+                coordinate_transformation_mode="half_pixel",
+                coefficient=-0.75,
+                exclude_outside=False,
+            ),
+            example(
+                "inside",
+                "f32[1, 1, 5, n]",
+                sizes=dims(1, 1, 3, "2 * n"),
+                coordinate_transformation_mode="asymmetric",
+                coefficient=-0.5,
+                exclude_outside=True,
             ),
         ),
     ),

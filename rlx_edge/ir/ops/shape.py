@@ -199,6 +199,8 @@ def _pad(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
         elif ctx.attrs["mode"] == "reflect":
             source = dim_max(source, -source)
             source = last - dim_max(last - source, source - last)
+        elif ctx.attrs["mode"] == "wrap":
+            source = source % dim
         places.append(dim_max(dim_min(source, last), 0))
     value = ctx.load("x", places)
     return (
@@ -311,7 +313,7 @@ OPS = (
         (operand("x", COMPUTED),),
         (
             attribute("pads", "dims"),
-            attribute("mode", "string", "constant", "reflect", "edge"),
+            attribute("mode", "string", "constant", "reflect", "edge", "wrap"),
             attribute("value", "number"),
         ),
         _pad_type,

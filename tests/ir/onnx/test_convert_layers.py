@@ -204,8 +204,11 @@ NORMALIZATIONS = [
     ("GroupNormalization", "x scale bias", {"num_groups": 2}, 21, None),
     ("MeanVarianceNormalization", "x", {}, 13, None),
     ("MeanVarianceNormalization", "x", {"axes": [1, -1]}, 13, None),
-    ("LpNormalization", "x", {"axis": 1}, 17, ("reduce_l2", "div")),
-    ("LpNormalization", "x", {"axis": -1, "p": 1}, 17, ("abs", "reduce_sum", "div")),
+    ("LpNormalization", "x", {"axis": 1}, 17, ("reduce_l2", "div", "equal", "where")),
+    (
+        *("LpNormalization", "x", {"axis": -1, "p": 1}, 17),
+        ("abs", "reduce_sum", "div", "equal", "where"),
+    ),
 ]
 
 
@@ -357,16 +360,6 @@ def test_reduction(case: Case) -> None:
             ),
             "import.unsupported_op",
             "spatial = 0",
-        ),
-        (
-            model(
-                [node("LayerNormalization", "x a", "y mean")],
-                [value("x", [2, 3])],
-                ["y", "mean"],
-                {"a": random(3)},
-            ),
-            "import.unsupported_op",
-            "mean and deviation",
         ),
         (
             model(

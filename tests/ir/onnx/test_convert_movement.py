@@ -417,14 +417,14 @@ def test_equal_bytes_are_one_constant_whatever_their_type() -> None:
             "two amounts an axis",
         ),
         (
-            case("Pad", "x p", {"p": ints(0, 0, 1, 0, 0, 1)}, None, opset=19, mode="wrap").model,
-            "import.unsupported_op",
-            "mode",
+            case("Pad", "x p", {"p": ints(0, 0, 1, 0, 0, 1)}, None, opset=19, mode="mirror").model,
+            "import.attribute",
+            "unknown mode; found mirror",
         ),
         (
-            resized("Resize", IMAGE, 13, constants=TWICE, mode="cubic").model,
-            "import.unsupported_op",
-            "mode; found cubic",
+            resized("Resize", IMAGE, 13, constants=TWICE, mode="area").model,
+            "import.attribute",
+            "unknown mode; found area",
         ),
         (
             resized(

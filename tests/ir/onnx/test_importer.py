@@ -389,7 +389,7 @@ def test_recursion_and_old_functions_are_refused() -> None:
     built = model(
         [node("Old", "x x", "y", domain="local")], [value("x", [2])], ["y"], functions=[old]
     )
-    with pytest.raises(ModelError, match="found 5; allowed: 6 to 24"):
+    with pytest.raises(ModelError, match="found 5; allowed: 6 to 28"):
         imported(built)
 
 

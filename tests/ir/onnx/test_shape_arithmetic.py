@@ -394,7 +394,6 @@ def test_an_integer_input_as_a_shape_is_bound() -> None:
 @pytest.mark.parametrize(
     ("nodes", "code"),
     [
-        ([node("Range", "zero n0 one", "y")], "import.data_dependent"),
         ([node("NonZero", "x", "y")], "import.data_dependent"),
     ],
 )

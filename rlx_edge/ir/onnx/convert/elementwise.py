@@ -8,7 +8,7 @@ from rlx_edge.ir.core import Value
 from rlx_edge.ir.dims import ONE
 from rlx_edge.ir.onnx.context import Attrs, NodeContext
 from rlx_edge.ir.onnx.convert.table import Converter
-from rlx_edge.ir.types import BOOL, DType
+from rlx_edge.ir.types import BOOL, F32, DType
 
 
 def _same(name: str) -> Converter:
@@ -34,6 +34,11 @@ def _binary(name: str) -> Converter:
         return n.op(name, [a, b])
 
     return convert
+
+
+def _abs(n: NodeContext) -> Value:
+    x = n.value(0)
+    return x if x.type.dtype.kind == "uint" else n.op("rlxc::abs", [x])
 
 
 def _fold_inputs(name: str) -> Converter:
@@ -175,8 +180,18 @@ def _mod(n: NodeContext) -> Value:
 
 
 def _pow(n: NodeContext) -> Value:
-    """The exponent may have another type than the base, which is also the result's."""
+    """The exponent may have another type than the base, which is also the result's.
+
+    Of an integer base, whole exponents are exact powers; the others are computed in f32."""
     base, exponent = n.value(0), n.value(1)
+    dtype = base.type.dtype
+    if dtype.is_integer and exponent.type.dtype.is_float:
+        single = [n.step("rlxc::cast", [item], {"dtype": F32}) for item in (base, exponent)]
+        rough = n.step("rlxc::cast", [n.step("rlxc::pow", single)], {"dtype": dtype})
+        whole = n.step("rlxc::cast", [exponent], {"dtype": dtype})
+        exact = n.step("rlxc::pow", [base, whole])
+        back = n.step("rlxc::cast", [whole], {"dtype": exponent.type.dtype})
+        return n.op("rlxc::where", [n.step("rlxc::equal", [back, exponent]), exact, rough])
     if exponent.type.dtype is not base.type.dtype:
         exponent = n.step("rlxc::cast", [exponent], {"dtype": base.type.dtype})
     return n.op("rlxc::pow", [base, exponent])
@@ -219,7 +234,7 @@ def _is_inf(n: NodeContext) -> Value:
 
 
 CONVERTERS: dict[str, Converter] = {
-    "Abs": _same("rlxc::abs"),
+    "Abs": _abs,
     "Add": _binary("rlxc::add"),
     "And": _logical("rlxc::and"),
     "Cast": _cast,

@@ -47,16 +47,25 @@ def _batch_normalization(n: NodeContext) -> tuple[Value | None, ...]:
 
 
 def _layer_normalization(n: NodeContext) -> tuple[Value | None, ...]:
-    if any(n.used[1:]):
-        n.unsupported("the outputs with mean and deviation are used")
+    """The mean and the inverse deviation, where they are read, are computed beside."""
     axis = n.axis(n.int_attr("axis", -1), n.rank(0))
+    x = n.value(0)
     operands = [n.value(0), n.value(1)]
     bias = n.optional(2)
     if bias is not None:
         operands.append(bias)
     attrs: Attrs = {"axis": axis, "epsilon": n.float_attr("epsilon", 1e-5)}
     y = n.op("rlxc::layer_norm", operands, attrs)
-    return (y, *(None for _ in n.used[1:]))
+    if not any(n.used[1:]):
+        return (y, *(None for _ in n.used[1:]))
+    keep: Attrs = {"axes": tuple(range(axis, x.type.rank)), "keepdims": True}
+    mean = n.op("rlxc::reduce_mean", [x], keep, hint=n.node.outputs[1] or "mean")
+    centered = n.step("rlxc::sub", [x, mean])
+    square = n.step("rlxc::mul", [centered, centered])
+    variance = n.step("rlxc::reduce_mean", [square], keep)
+    epsilon = n.splat(n.float_attr("epsilon", 1e-5), x.type.dtype)
+    deviation = n.step("rlxc::sqrt", [n.step("rlxc::add", [variance, epsilon])])
+    return (y, mean, n.step("rlxc::reciprocal", [deviation]))[: len(n.used)]
 
 
 def _instance_normalization(n: NodeContext) -> Value:
@@ -133,7 +142,9 @@ def _lp_normalization(n: NodeContext) -> Value:
         length = n.step("rlxc::reduce_sum", [n.step("rlxc::abs", [x])], keep)
     else:
         n.fail("import.attribute", "unknown norm", found=order, allowed="1 or 2")
-    return n.op("rlxc::div", [x, length])
+    zero = n.splat(0.0, x.type.dtype)
+    quotient = n.step("rlxc::div", [x, length])
+    return n.op("rlxc::where", [n.step("rlxc::equal", [length, zero]), zero, quotient])
 
 
 def _dropout(n: NodeContext) -> tuple[Output | None, ...]:

@@ -1,4 +1,4 @@
-"""Operators that move elements: shapes, permutations, joins, repetition and padding."""
+"""Operators that move elements: shapes, permutations, joins and repetition."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rlx_edge.ir.core import Guard, Value
-from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, product
-from rlx_edge.ir.onnx.context import Attrs, NodeContext, typed
-from rlx_edge.ir.onnx.convert.selection import slice_of
+from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, ceildiv, product
+from rlx_edge.ir.onnx.context import NodeContext
 from rlx_edge.ir.onnx.convert.table import Converter, Output
 from rlx_edge.ir.onnx.entries import Entry
 from rlx_edge.ir.types import F32
@@ -35,7 +34,8 @@ def _reshaped(n: NodeContext, shape: Sequence[Dim]) -> Output:
 def _reshape(n: NodeContext) -> Output:
     """0 copies a dim (unless ``allowzero``), one -1 takes what is left."""
     old = n.shape(0)
-    wanted = n.dims(1) if n.has(1) else tuple(as_dim(dim) for dim in n.ints_attr("shape"))
+    given = n.dims(1) if n.has(1) else tuple(as_dim(dim) for dim in n.ints_attr("shape"))
+    wanted = tuple(_known_mark(n, dim) for dim in given)
     allow_zero = n.int_attr("allowzero", 0) != 0
     shape: list[Dim] = []
     open_axis: int | None = None
@@ -55,6 +55,15 @@ def _reshape(n: NodeContext) -> Output:
         rest = product(shape[:open_axis] + shape[open_axis + 1 :])
         shape[open_axis] = _quotient(n, product(old), rest)
     return _reshaped(n, shape)
+
+
+def _known_mark(n: NodeContext, dim: Dim) -> Dim:
+    """-1 or 0 where an input is known to say so, which a guard records; else the dim itself."""
+    value = n.assume.value_of(dim)
+    if dim.is_constant or value is None or value > 0:
+        return dim
+    n.assume.require(Guard(dim, "==", as_dim(value), f"{n.node.op_type} {n.node.label}"))
+    return as_dim(value)
 
 
 def _quotient(n: NodeContext, total: Dim, part: Dim) -> Dim:
@@ -150,7 +159,7 @@ def _concat(n: NodeContext) -> Value:
     return values[0] if len(values) == 1 else n.op("rlxc::concat", values, {"axis": axis})
 
 
-# ---- repetition and padding ------------------------------------------------------------------
+# ---- repetition ------------------------------------------------------------------------------
 
 
 def _expand(n: NodeContext) -> Value:
@@ -170,6 +179,10 @@ def _broadcast(n: NodeContext, old: Dim, new: Dim) -> Dim:
         return new
     if old.is_constant and new.is_constant:
         n.fail("import.node", "sizes do not broadcast", found=f"{old} and {new}")
+    for one, other in ((old, new), (new, old)):
+        if n.assume.value_of(one) == 1 and n.assume.value_of(other) != 1:
+            n.assume.require(Guard(one, "==", ONE, f"Expand {n.node.label}"))
+            return other
     n.assume.require(Guard(old, "==", new, f"Expand {n.node.label}"))
     return old
 
@@ -186,57 +199,32 @@ def _constant_of_shape(n: NodeContext) -> Value:
     return n.op("rlxc::expand", [scalar], {"shape": shape}) if shape else scalar
 
 
+def _range(n: NodeContext) -> Value:
+    """The number of elements must be known: from constants, sizes, or integers that are fed."""
+    start, delta = n.value(0), n.value(2)
+    dtype = start.type.dtype
+    if dtype.is_float:
+        low, high, step = (n.number(index) for index in range(3))
+        if step == 0 or not all(isinstance(item, (int, float)) for item in (low, high, step)):
+            n.fail("import.node", "the step is 0", found=step)
+        size = as_dim(max(0, math.ceil((high - low) / step)))
+    else:
+        (low_dim,), (high_dim,) = n.dims(0), n.dims(1)
+        (step,) = n.integers(2)
+        if step == 0:
+            n.fail("import.node", "the step is 0", found=step)
+        span = high_dim - low_dim if step > 0 else low_dim - high_dim
+        size = n.assume.largest(ceildiv(span, abs(step)), ZERO)
+    operands = [n.reshape(item, (), hint=item.name) for item in (start, delta)]
+    return n.op("rlxc::range", operands, {"size": (size,)})
+
+
 def _tile(n: NodeContext) -> Value:
     x = n.value(0)
     repeats = n.dims(1)
     if len(repeats) != x.type.rank:
         n.fail("import.node", "one repeat an axis is needed", found=_text(repeats))
     return x if set(repeats) <= {ONE} else n.op("rlxc::tile", [x], {"repeats": repeats})
-
-
-def _pad(n: NodeContext) -> Value:
-    """Amounts are an attribute before opset 11; negative ones cut."""
-    x = n.value(0)
-    rank = x.type.rank
-    mode = n.string_attr("mode", "constant")
-    if mode not in ("constant", "reflect", "edge"):
-        n.unsupported("mode", found=mode, allowed="constant, reflect, edge")
-    fill: float | int | bool = 0
-    if n.opset < 11:
-        amounts = tuple(as_dim(pad) for pad in n.ints_attr("pads"))
-        fill = n.float_attr("value", 0.0)
-    else:
-        amounts = n.dims(1)
-        if mode == "constant" and n.has(2):
-            fill = n.number(2)
-    axes = [n.axis(axis, rank) for axis in (n.integers(3) if n.has(3) else range(rank))]
-    if len(amounts) != 2 * len(axes):
-        n.fail("import.node", "two amounts an axis are needed", found=_text(amounts))
-    before, after = [ZERO] * rank, [ZERO] * rank
-    for position, axis in enumerate(axes):
-        before[axis], after[axis] = amounts[position], amounts[position + len(axes)]
-    if mode != "constant":
-        x = _cropped(n, x, before, after)
-        before = [n.assume.largest(amount, ZERO) for amount in before]
-        after = [n.assume.largest(amount, ZERO) for amount in after]
-    pads = (*before, *after)
-    if mode == "reflect":
-        for amount, size in zip(pads, x.type.shape * 2, strict=True):
-            if amount is not ZERO:
-                n.assume.require_at_least(size - amount, 1, f"room to reflect in {n.node.label}")
-    if all(amount is ZERO for amount in pads):
-        return x
-    attrs: Attrs = {"pads": pads, "mode": mode, "value": typed(fill, x.type.dtype)}
-    return n.op("rlxc::pad", [x], attrs)
-
-
-def _cropped(n: NodeContext, x: Value, before: Sequence[Dim], after: Sequence[Dim]) -> Value:
-    """Negative amounts as a slice."""
-    bounds: dict[int, tuple[Dim, Dim, int]] = {}
-    for axis, (head, tail) in enumerate(zip(before, after, strict=True)):
-        start = n.assume.largest(-head, ZERO)
-        bounds[axis] = (start, x.type.shape[axis] - n.assume.largest(-tail, ZERO), 1)
-    return slice_of(n, x, bounds)
 
 
 def _depth_to_space(n: NodeContext) -> Value:
@@ -267,7 +255,9 @@ def _space_to_depth(n: NodeContext) -> Value:
     rows, columns = _quotient(n, height, as_dim(size)), _quotient(n, width, as_dim(size))
     block = as_dim(size)
     blocks = n.reshape(x, (batch, channels, rows, block, columns, block), hint="blocks")
-    mixed = n.step("rlxc::transpose", [blocks], {"perm": (0, 3, 5, 1, 2, 4)})
+    crd = n.string_attr("mode", "DCR") == "CRD"
+    perm = (0, 1, 3, 5, 2, 4) if crd else (0, 3, 5, 1, 2, 4)
+    mixed = n.step("rlxc::transpose", [blocks], {"perm": perm})
     return n.reshape(mixed, (batch, channels * size * size, rows, columns))
 
 
@@ -291,7 +281,7 @@ CONVERTERS: dict[str, Converter] = {
     "DepthToSpace": _depth_to_space,
     "Expand": _expand,
     "Flatten": _flatten,
-    "Pad": _pad,
+    "Range": _range,
     "Reshape": _reshape,
     "SpaceToDepth": _space_to_depth,
     "Squeeze": _squeeze,

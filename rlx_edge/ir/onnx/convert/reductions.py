@@ -8,6 +8,7 @@ from rlx_edge.ir.core import Value
 from rlx_edge.ir.dims import product
 from rlx_edge.ir.onnx.context import Attrs, NodeContext
 from rlx_edge.ir.onnx.convert.table import Converter
+from rlx_edge.ir.types import BOOL, U8
 
 
 def _axes(n: NodeContext, since_input: int) -> tuple[int, ...] | None:
@@ -34,12 +35,24 @@ def _reduction(
         x = n.value(0)
         axes = _axes(n, since_input)
         y = x if before is None else before(n, x)
+        if y.type.dtype is BOOL:  # all and any are the least and the greatest
+            return _of_bits(n, y, name, axes)
         if axes is not None and n.rank(0) > 0:
             attrs: Attrs = {"axes": axes, "keepdims": n.int_attr("keepdims", 1) != 0}
             y = n.op(name, [y], attrs) if after is None else n.step(name, [y], attrs)
         return y if after is None else n.op(after, [y])
 
     return convert
+
+
+def _of_bits(n: NodeContext, x: Value, name: str, axes: tuple[int, ...] | None) -> Value:
+    if name not in ("rlxc::reduce_max", "rlxc::reduce_min"):
+        n.unsupported("element type", found=BOOL, allowed="numbers")
+    if axes is None or n.rank(0) == 0:
+        return x
+    attrs: Attrs = {"axes": axes, "keepdims": n.int_attr("keepdims", 1) != 0}
+    bits = n.step(name, [n.step("rlxc::cast", [x], {"dtype": U8})], attrs)
+    return n.op("rlxc::cast", [bits], {"dtype": BOOL})
 
 
 def _square(n: NodeContext, x: Value) -> Value:

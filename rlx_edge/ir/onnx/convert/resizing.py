@@ -1,4 +1,4 @@
-"""Resize and Upsample: nearest and linear, by sizes or by scales.
+"""Resize and Upsample: nearest, linear and cubic, by sizes or by scales.
 
 The IR resamples by the exact ratio of the sizes. A scale that does not give a whole size would use
 another ratio, so it is allowed only where it fits, which a guard says for symbolic sizes.
@@ -117,12 +117,15 @@ def _resampled(n: NodeContext, sizes: Sequence[Dim], coordinates: str, rounding:
     x = n.value(0)
     mode = n.string_attr("mode", "nearest")
     mode = "linear" if mode == "bilinear" else mode
-    if mode not in ("nearest", "linear"):
-        n.unsupported("mode", found=mode, allowed="nearest, linear")
+    mode = "cubic" if mode == "bicubic" else mode
+    if mode not in ("nearest", "linear", "cubic"):
+        n.fail("import.attribute", "unknown mode", found=mode, allowed="nearest, linear, cubic")
     if rounding not in _ROUNDINGS:
         n.fail("import.attribute", "unknown nearest_mode", found=rounding, allowed=_ROUNDINGS)
     if tuple(sizes) == x.type.shape:
         return x
+    if mode == "cubic":
+        return _cubic(n, x, sizes, coordinates)
     attrs: Attrs = {
         "sizes": tuple(sizes),
         "mode": mode,
@@ -130,6 +133,16 @@ def _resampled(n: NodeContext, sizes: Sequence[Dim], coordinates: str, rounding:
         "nearest_mode": rounding,
     }
     return n.op("rlxc::resize", [x], attrs)
+
+
+def _cubic(n: NodeContext, x: Value, sizes: Sequence[Dim], coordinates: str) -> Value:
+    attrs: Attrs = {
+        "sizes": tuple(sizes),
+        "coordinate_transformation_mode": coordinates,
+        "coefficient": n.float_attr("cubic_coeff_a", -0.75),
+        "exclude_outside": n.int_attr("exclude_outside", 0) != 0,
+    }
+    return n.op("rlxc::resize_cubic", [x], attrs)
 
 
 CONVERTERS: dict[str, Converter] = {"Resize": _resize, "Upsample": _upsample}

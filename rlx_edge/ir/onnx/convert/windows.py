@@ -230,7 +230,7 @@ def _conv_transpose(n: NodeContext) -> Value:
     if mode == "NOTSET" and not n.has_attr("output_shape"):
         pads = _explicit_pads(n, rank)
     else:
-        pads = _transposed_pads(n, mode, kernel, stride, dilation, extra, spatial)
+        pads, extra = _transposed_pads(n, mode, kernel, stride, dilation, extra, spatial)
     x = _as_image(n, n.value(0), rank)
     operands = [x, _weight(n, rank)]
     bias = n.optional(2)
@@ -256,11 +256,12 @@ def _transposed_pads(
     dilation: tuple[int, ...],
     extra: tuple[int, ...],
     spatial: Sequence[Dim],
-) -> tuple[int, ...]:
-    """What to cut so that the output has ``output_shape``, or input times stride for ``SAME``."""
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What to cut so that the output has ``output_shape``, or input times stride for ``SAME``; and
+    the output padding, enlarged where that is beyond what the kernel reaches."""
     rank = len(kernel)
     if mode == "VALID" and not n.has_attr("output_shape"):
-        return (0,) * (2 * rank)
+        return (0,) * (2 * rank), extra
     wanted: Sequence[Dim | int] = n.ints_attr("output_shape", ())[-rank:]
     if wanted and len(wanted) != rank:
         n.fail("import.attribute", "attribute 'output_shape' is not right", found=list(wanted))
@@ -268,17 +269,19 @@ def _transposed_pads(
         wanted = [extent * step for extent, step in zip(spatial, stride, strict=True)]
     before: list[int] = []
     after: list[int] = []
+    added: list[int] = []
     for axis, size in enumerate(wanted):
         reach = (kernel[axis] - 1) * dilation[axis] + 1
         total = (spatial[axis] - 1) * stride[axis] + extra[axis] + reach - size
         if not total.is_constant:
             n.unsupported("padding that depends on sizes", found=str(total))
         amount = max(0, total.value)
+        added.append(extra[axis] + max(0, -total.value))
         half = amount // 2
         upper = mode == "SAME_UPPER"
         before.append(half if upper else amount - half)
         after.append(amount - half if upper else half)
-    return (*before, *after)
+    return (*before, *after), tuple(added)
 
 
 # ---- pooling ---------------------------------------------------------------------------------

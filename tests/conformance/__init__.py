@@ -1,0 +1,1 @@
+"""Conformance: operators × devices, and the node suite of the ``onnx`` package."""

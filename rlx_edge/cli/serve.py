@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
+import secrets
 import webbrowser
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rlx_edge
+from rlx_edge.cli.gateway import TOKEN_VARIABLE
 from rlx_edge.cli.progress import Steps
+from rlx_edge.gateway.access import Access
 from rlx_edge.gateway.settings import DEFAULT_PORT, Model, Settings
 from rlx_edge.ir.errors import DeviceError, InputError
 from rlx_edge.model_store import MODELS, fetch_models, find_model
 
-NEEDED = ("starlette", "uvicorn")
+if TYPE_CHECKING:
+    from rlx_edge.gateway.offload import Offload
+
+NEEDED = ("starlette", "uvicorn", "websockets")
+ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -36,6 +46,20 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
     )
     parser.add_argument(
         "--no-isolation", action="store_true", help="leave out COOP and COEP (no threads then)"
+    )
+    parser.add_argument(
+        "--offload", action="store_true", help="also run parts of models for clients with the token"
+    )
+    parser.add_argument(
+        "--token",
+        help=f"what clients show; the variable {TOKEN_VARIABLE}, or a fresh one, by default",
+    )
+    parser.add_argument(
+        "--origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="a further origin whose pages may offload, such as https://example.org",
     )
     parser.add_argument("--open", action="store_true", help="open a browser")
 
@@ -61,13 +85,48 @@ def execute(options: argparse.Namespace) -> int:
         isolated=not options.no_isolation,
     )
 
+    access = offload_access(options)
+
     def announce(url: str) -> None:
         print(f"rlx-edge serves {len(settings.models)} models at {url}", flush=True)
+        if access is not None and access.token != options.token:
+            print(f"token for offloading: {access.token}", flush=True)
         if options.open:
             webbrowser.open(url)
 
-    serve(settings, announce)
+    serve(settings, announce, None if access is None else make_offload(access, settings))
     return 0
+
+
+def offload_access(options: argparse.Namespace) -> Access | None:
+    """Who may offload; ``None`` where nobody may. ``InputError`` for what is not an origin."""
+    if not options.offload:
+        if options.token or options.origin:
+            raise InputError("cli.serve", "--token and --origin go with --offload")
+        return None
+    for origin in options.origin:
+        if not ORIGIN.fullmatch(origin):
+            raise InputError(
+                "cli.origin", "not an origin", found=repr(origin), allowed="https://HOST[:PORT]"
+            )
+    token = options.token or os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
+    return Access(token, frozenset(options.origin))
+
+
+def make_offload(access: Access, settings: Settings) -> Offload:
+    """Offloading for the models of the settings, on this machine's engine."""
+    from rlx_edge.gateway.limits import Limits
+    from rlx_edge.gateway.offload import Offload
+    from rlx_edge.gateway.registry import Registry
+    from rlx_edge.wasm_runtime.unit import WasmUnit
+
+    limits = Limits()
+    return Offload(
+        access,
+        limits,
+        Registry([model.path for model in settings.models]),
+        lambda device: WasmUnit(device, seconds=limits.run_seconds),
+    )
 
 
 def served_models(names: Sequence[str]) -> tuple[Model, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,11 +23,13 @@ from rlx_edge.gateway.settings import Model, Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from rlx_edge.gateway.offload import Offload
+
 log = logging.getLogger("rlx_edge.gateway")
 
 
-def create_app(settings: Settings) -> Starlette:
-    """The ASGI application of a gateway."""
+def create_app(settings: Settings, offload: Offload | None = None) -> Starlette:
+    """The ASGI application of a gateway; with `offload` it also runs shards for its clients."""
     models = {model.name: model for model in settings.models}
 
     async def list_models(request: Request) -> Response:
@@ -45,7 +47,8 @@ def create_app(settings: Settings) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         log.info("serving %d models", len(models))
-        yield
+        async with offload.running() if offload is not None else nullcontext():
+            yield
         log.info("stopped")
 
     return Starlette(
@@ -53,6 +56,7 @@ def create_app(settings: Settings) -> Starlette:
             Route("/healthz", health),
             Route("/models", list_models),
             Route("/models/{name}.onnx", send_model),
+            *(offload.routes() if offload is not None else ()),
             Mount("/", SiteFiles(settings.site)),
         ],
         middleware=[

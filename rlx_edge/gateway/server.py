@@ -14,6 +14,8 @@ from typing import Any
 import uvicorn
 
 from rlx_edge.gateway.app import create_app
+from rlx_edge.gateway.offload import Offload
+from rlx_edge.gateway.protocol import MAX_FRAME
 from rlx_edge.gateway.settings import Settings
 from rlx_edge.ir.errors import DeviceError
 
@@ -39,7 +41,9 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+def serve(
+    settings: Settings, announce: Callable[[str], None], offload: Offload | None = None
+) -> None:
     """Serve until SIGINT or SIGTERM; open requests get `GRACE_SECONDS` to end.
 
     `announce` is told the URL once the port is open. DeviceError `gateway.bind` where that
@@ -50,12 +54,14 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         log_to_stderr()
         server = uvicorn.Server(
             uvicorn.Config(
-                create_app(settings),
+                create_app(settings, offload),
                 access_log=False,
                 log_config=None,
                 log_level="warning",
                 server_header=False,
-                ws="none",
+                ws="none" if offload is None else "websockets-sansio",
+                ws_max_size=MAX_FRAME,
+                ws_per_message_deflate=False,
                 timeout_graceful_shutdown=GRACE_SECONDS,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
             )
@@ -72,7 +78,9 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens on the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is stated because asyncio sets TCP_NODELAY on such sockets only, and small
+    # frames must not wait for acknowledgements.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host.strip("[]"), port))

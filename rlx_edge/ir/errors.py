@@ -8,7 +8,8 @@
     ├── GuardError          a shape outside what a compiled module covers
     ├── DigestError         IR, kernels, plan or weights that do not belong together
     ├── DeviceError         an unknown, absent or failed device
-    └── LimitError          memory, size or time beyond what is allowed
+    ├── LimitError          memory, size or time beyond what is allowed
+    └── PeerError           what a peer sent or did breaks the protocol, or it may not ask
 
 Every message says what happened, what was found, what is allowed and where. ``code`` is stable
 and is what tests, the command line and JavaScript look at; ``str(error)`` is for people.
@@ -90,6 +91,10 @@ class DeviceError(RlxError):
 
 class LimitError(RlxError):
     """Memory, size or time beyond what is allowed."""
+
+
+class PeerError(RlxError):
+    """What a peer sent or did breaks the protocol, or it is not allowed to ask."""
 
 
 def _show(value: object) -> str:

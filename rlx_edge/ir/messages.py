@@ -17,6 +17,7 @@ from rlx_edge.ir.errors import (
     InputError,
     LimitError,
     ModelError,
+    PeerError,
     RlxError,
 )
 
@@ -124,6 +125,79 @@ MESSAGES: dict[str, Message] = {
         "the weights are not the ones that the IR names",
         found="{found}",
         allowed="{expected}",
+    ),
+    # ---- frames and peers --------------------------------------------------------------------
+    "frame.magic": Message(PeerError, "not a frame of rlx-edge", found="{found}"),
+    "frame.version": Message(
+        PeerError, "unsupported version of the protocol", found="{found}", allowed="{allowed}"
+    ),
+    "frame.kind": Message(PeerError, "unknown kind of frame", found="{found}", allowed="{allowed}"),
+    "frame.length": Message(
+        PeerError, "a frame of another length than it states", found="{found}", allowed="{allowed}"
+    ),
+    "frame.limit": Message(
+        LimitError, "a frame is too long", found="{found} bytes", allowed="at most {allowed} bytes"
+    ),
+    "frame.control": Message(
+        PeerError, "the control part of {kind} cannot be read", found="{found}", allowed="{allowed}"
+    ),
+    "peer.state": Message(
+        PeerError, "this frame cannot come now", found="{found}", allowed="{allowed}"
+    ),
+    "peer.version": Message(
+        PeerError,
+        "no version of the protocol that both sides know",
+        found="{found}",
+        allowed="{allowed}",
+    ),
+    "peer.silent": Message(
+        PeerError, "nothing was heard from the peer", found="{seconds} seconds",
+        allowed="less than {allowed}",
+    ),
+    "peer.slow": Message(
+        LimitError, "the peer does not read what it asked for", found="{found} bytes waiting",
+        allowed="at most {allowed}",
+    ),
+    "peer.origin": Message(PeerError, "pages of this origin may not ask", found="{found}"),
+    "peer.token": Message(PeerError, "the token is absent or wrong"),
+    "peer.clients": Message(
+        LimitError, "too many clients", found="{found}", allowed="at most {allowed}"
+    ),
+    "peer.id": Message(PeerError, "no such {what}, or it is known already", found="{found}"),
+    "peer.device": Message(
+        PeerError, "the gateway has no such device", found="{found}", allowed="{allowed}"
+    ),
+    "peer.digest": Message(
+        PeerError, "not digests", found="{found}", allowed="sha256: and 64 hexadecimal digits"
+    ),
+    "peer.closing": Message(PeerError, "the gateway is being stopped"),
+    "peer.lost": Message(PeerError, "the connection was lost", found="{reason}"),
+    "queue.full": Message(
+        LimitError, "too much is waiting already", found="{found}", allowed="at most {allowed}"
+    ),
+    "upload.limit": Message(
+        LimitError, "more bytes than a client may upload", found="{found}", allowed="at most {allowed}"
+    ),
+    "upload.unasked": Message(PeerError, "nobody asked for these bytes", found="{found}"),
+    "upload.order": Message(
+        PeerError, "the pieces of {what} do not follow each other", found="{found}",
+        allowed="{allowed}",
+    ),
+    "tensor.missing": Message(PeerError, "no tensor is stored under this id", found="{found}"),
+    "compile.timeout": Message(
+        LimitError, "compiling takes too long", allowed="at most {seconds} seconds"
+    ),
+    "compile.memory": Message(
+        LimitError, "compiling needs too much memory", allowed="at most {nbytes} bytes"
+    ),
+    "compile.text": Message(PeerError, "the IR is not text in UTF-8", found="{found}"),
+    "compile.failed": Message(
+        DeviceError, "the compiler process ended without an answer", found="{reason}"
+    ),
+    "run.cancelled": Message(DeviceError, "the run was cancelled"),
+    "engine.internal": Message(DeviceError, "the engine failed", found="{reason}"),
+    "run.timeout": Message(
+        LimitError, "the run takes too long", allowed="at most {seconds} seconds"
     ),
     # ---- devices -----------------------------------------------------------------------------
     "memory.limit": Message(

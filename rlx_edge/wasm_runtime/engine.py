@@ -1,13 +1,16 @@
-"""The process's wasmtime engine and what identifies the code that it makes.
+"""The process's wasmtime engines and what identifies the code that they make.
 
-Defaults otherwise: neither fuel nor epochs (each costs a check per loop iteration), guard pages
-and a 4 GiB reservation a memory, so that bounds checks are free and a memory never moves.
+Defaults otherwise: no fuel (it costs a check per loop iteration), guard pages and a 4 GiB
+reservation a memory, so that bounds checks are free and a memory never moves. Code of the
+interruptible engine looks at an epoch in every loop: it is for kernels that a stranger asked for.
 """
 
 from __future__ import annotations
 
 import platform
 import sys
+import threading
+import time
 from functools import cache
 from importlib.metadata import version
 
@@ -27,6 +30,28 @@ def engine() -> wasmtime.Engine:
     for name, value in SETTINGS:
         setattr(config, name, value)
     return wasmtime.Engine(config)
+
+
+EPOCH_SECONDS = 0.05
+"""How often the epoch of the interruptible engine advances."""
+
+
+@cache
+def interruptible_engine() -> wasmtime.Engine:
+    """An engine whose stores can have a deadline in epochs; a thread advances them."""
+    config = wasmtime.Config()
+    for name, value in SETTINGS:
+        setattr(config, name, value)
+    config.epoch_interruption = True
+    made = wasmtime.Engine(config)
+
+    def advance() -> None:
+        while True:
+            time.sleep(EPOCH_SECONDS)
+            made.increment_epoch()
+
+    threading.Thread(target=advance, name="rlx-epochs", daemon=True).start()
+    return made
 
 
 @cache

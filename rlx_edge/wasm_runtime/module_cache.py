@@ -151,10 +151,11 @@ def module_key(wasm: bytes) -> str:
     return state.hexdigest()
 
 
-def compile_module(wasm: bytes) -> wasmtime.Module:
-    """Compile without any cache; ``DeviceError`` ``wasm.invalid`` if the bytes are no module."""
+def compile_module(wasm: bytes, made_for: wasmtime.Engine | None = None) -> wasmtime.Module:
+    """Compile without any cache, for the engine at hand unless another is given; ``DeviceError``
+    ``wasm.invalid`` if the bytes are no module."""
     try:
-        return wasmtime.Module(engine(), wasm)
+        return wasmtime.Module(made_for or engine(), wasm)
     except wasmtime.WasmtimeError as error:
         raise failure("wasm.invalid", reason=_first_line(str(error))) from None
 

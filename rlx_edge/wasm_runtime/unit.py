@@ -18,9 +18,9 @@ from rlx_edge.ir.program import Program
 from rlx_edge.ir.types import DType
 from rlx_edge.runtime.buffers import Bytes, memory_range
 from rlx_edge.runtime.units import Array, copy_in, copy_out, memory_limit, unit_closed
-from rlx_edge.wasm_runtime.engine import engine
+from rlx_edge.wasm_runtime.engine import EPOCH_SECONDS, engine, interruptible_engine
 from rlx_edge.wasm_runtime.fast_call import FastCall
-from rlx_edge.wasm_runtime.module_cache import ModuleCache
+from rlx_edge.wasm_runtime.module_cache import ModuleCache, compile_module
 
 PAGE = 1 << 16
 THREAD = 0
@@ -66,11 +66,21 @@ class _MemoryBytes:
 class WasmUnit:
     """``ExecutionUnit`` over wasmtime; ``device`` is the name in messages and traces.
 
+    With ``seconds`` a launch that takes longer traps (``LimitError`` ``run.timeout``); its code is
+    compiled afresh, with a check in every loop, and not cached.
+
     Calls release the interpreter lock. A unit is used by one thread at a time.
     """
 
-    def __init__(self, device: str = "wasm:0", cache: ModuleCache | None = None) -> None:
+    def __init__(
+        self,
+        device: str = "wasm:0",
+        cache: ModuleCache | None = None,
+        *,
+        seconds: float | None = None,
+    ) -> None:
         self.device = device
+        self._seconds = seconds
         self._cache = ModuleCache() if cache is None else cache
         self._instance: _Instance | None = None
         self._memory: Bytes | None = None
@@ -92,8 +102,13 @@ class WasmUnit:
                 if self._state == "closed"
                 else DeviceError("unit.loaded", "the unit has a program already", where=self.device)
             )
-        module = self._cache.module(program.code)
-        self._instance = _Instance(wasmtime.Store(engine()), module, program.plan.block_address)
+        if self._seconds is None:
+            store, module = wasmtime.Store(engine()), self._cache.module(program.code)
+        else:
+            store = wasmtime.Store(interruptible_engine())
+            store.set_epoch_deadline(_epochs(self._seconds))
+            module = compile_module(program.code, interruptible_engine())
+        self._instance = _Instance(store, module, program.plan.block_address)
         self._take_view()
         self._state = "ready"
 
@@ -118,10 +133,14 @@ class WasmUnit:
 
     def launch(self, begin: int, end: int) -> None:
         instance = self._use()
+        if self._seconds is not None:
+            instance.store.set_epoch_deadline(_epochs(self._seconds))
         try:
             instance.run(instance.block, begin, end, THREAD)
         except wasmtime.Trap as trap:
             self._state = "failed"
+            if trap.trap_code is wasmtime.TrapCode.INTERRUPT:
+                raise failure("run.timeout", seconds=f"{self._seconds:g}") from None
             raise trapped(trap) from None
 
     def synchronize(self) -> None:
@@ -164,6 +183,10 @@ class WasmUnit:
     def _take_view(self) -> None:
         assert self._instance is not None
         self._memory = np.asarray(_MemoryBytes(self._instance))
+
+
+def _epochs(seconds: float) -> int:
+    return max(1, round(seconds / EPOCH_SECONDS)) + 1
 
 
 def trapped(trap: wasmtime.Trap) -> RlxError:

@@ -50,6 +50,9 @@ export class DeviceError extends RlxError {}
 /** Memory, size or time beyond what is allowed. */
 export class LimitError extends RlxError {}
 
+/** What a peer sent or did breaks the protocol, or it is not allowed to ask. */
+export class PeerError extends RlxError {}
+
 /** @type {Record<string, typeof RlxError>} */
 const KINDS = {
   RlxError,
@@ -59,6 +62,7 @@ const KINDS = {
   DigestError,
   DeviceError,
   LimitError,
+  PeerError,
 };
 
 /**
@@ -79,6 +83,20 @@ export function failure(key, values = {}, details = {}) {
     hint: fill(hint),
     ...details,
   });
+}
+
+/**
+ * The error that a peer told, of the class that its code has here.
+ *
+ * @param {string} code
+ * @param {string} what
+ * @param {{found?: string, allowed?: string, where?: string}} details
+ * @returns {RlxError}
+ */
+export function toldError(code, what, details) {
+  const key = Object.keys(MESSAGES).find((name) => name.split(":")[0] === code);
+  const kind = key === undefined ? RlxError : KINDS[MESSAGES[key][0]];
+  return new kind(code, what, details);
 }
 
 /**

@@ -73,7 +73,7 @@ def cut_position(function: Function, after: str) -> int:
         "no operation of the placed IR defines this value",
         found=f"%{after}",
         allowed=[f"%{op.results[0].name}" for op in function.ops if _runs(op)],
-        hint="`rlx ir dump --placed` prints the placed IR",
+        hint="`rlx ir dump --stage placed` prints the placed IR",
     )
 
 

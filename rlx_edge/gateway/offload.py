@@ -1,0 +1,393 @@
+"""Offloading over sockets: carries out what sessions decide.
+
+One WebSocket a client at ``/offload``; large tensors at ``/tensors/ID`` with the ticket that the
+session was given. The adapter has no opinions: limits and refusals are in ``session.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from rlx_edge.gateway.access import Access, bearer, chosen_subprotocol, status_of
+from rlx_edge.gateway.compiling import Compiler
+from rlx_edge.gateway.engines.engine import Engine
+from rlx_edge.gateway.engines.in_process import InProcessEngine, MakeUnit
+from rlx_edge.gateway.limits import Limits
+from rlx_edge.gateway.registry import Registry
+from rlx_edge.gateway.session import (
+    Compile,
+    Deliver,
+    Effect,
+    FindWeights,
+    Free,
+    HangUp,
+    Load,
+    Log,
+    Publish,
+    ServerSession,
+    Start,
+    Stop,
+    Transmit,
+)
+from rlx_edge.ir.core import Constant
+from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.messages import failure
+from rlx_edge.ir.onnx.bytes import MemorySource
+from rlx_edge.ir.types import U8, tensor_type
+from rlx_edge.runtime.trace import Trace, TraceEvent
+
+DEVICES = ("cpu:0@gateway",)
+TICK_SECONDS = 0.25
+CHUNK = 256 << 10
+CLOSE_SECONDS = 2.0
+"""How long a client has to read its last frames."""
+NO_STORE = {"cache-control": "no-store"}
+
+log = logging.getLogger("rlx_edge.gateway")
+
+
+class Offload:
+    """What offloading adds to the gateway: its routes, and what lives while it serves."""
+
+    def __init__(
+        self, access: Access, limits: Limits, registry: Registry, make_unit: MakeUnit
+    ) -> None:
+        self.access = access
+        self.limits = limits
+        self.registry = registry
+        self.connections: dict[str, Connection] = {}
+        """By ticket."""
+        self._make_unit = make_unit
+        self._closing = False
+        self._count = 0
+        self._models: tuple[str, ...] = ()
+
+    def routes(self) -> list[BaseRoute]:
+        """For the gateway's application, in front of the site."""
+        return [
+            WebSocketRoute("/offload", self.socket),
+            Route("/tensors/{id}", self.put_tensor, methods=["PUT"]),
+            Route("/tensors/{id}", self.get_tensor, methods=["GET"]),
+        ]
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The engine runs and clients are served; at the end each is told and freed."""
+        loop = asyncio.get_running_loop()
+        self.compiler = Compiler(self.limits)
+        self.engine: Engine = InProcessEngine(
+            DEVICES,
+            self._make_unit,
+            lambda call: _post(loop, call),
+            memory_limit=self.limits.memory_bytes,
+            capacity=self.limits.jobs,
+        )
+        self._models = await self.registry.digests()
+        ticker = asyncio.create_task(self._tick())
+        try:
+            yield
+        finally:
+            self._closing = True
+            ticker.cancel()
+            closing = [item.end() for item in list(self.connections.values())]
+            await asyncio.gather(*closing)
+            await asyncio.to_thread(self.engine.close)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now = time.monotonic()
+            for connection in list(self.connections.values()):
+                connection.apply(connection.session.tick(now))
+
+    # ---- WebSocket ---------------------------------------------------------------------------
+
+    async def socket(self, websocket: WebSocket) -> None:
+        """One client."""
+        headers = websocket.headers
+        try:
+            if self._closing:
+                raise failure("peer.closing")
+            self.access.check_handshake(headers)
+            if len(self.connections) >= self.limits.clients:
+                raise failure("peer.clients", found="a further one", allowed=self.limits.clients)
+        except RlxError as error:
+            log.info("refused", extra={"code": error.code, "reason": str(error)})
+            await websocket.send_denial_response(refusal(error))
+            return
+        await websocket.accept(subprotocol=chosen_subprotocol(headers))
+        self._count += 1
+        session = ServerSession(
+            f"client-{self._count}",
+            secrets.token_urlsafe(24),
+            self.engine.devices,
+            self._models,
+            self.limits,
+            time.monotonic(),
+            Trace.now,
+        )
+        connection = Connection(self, websocket, session)
+        self.connections[session.ticket] = connection
+        log.info("connected", extra={"session": session.name, "clients": len(self.connections)})
+        try:
+            await connection.serve()
+        finally:
+            del self.connections[session.ticket]
+
+    # ---- tensors over HTTP -------------------------------------------------------------------
+
+    async def put_tensor(self, request: Request) -> Response:
+        """Take the bytes of a tensor that a frame will speak of."""
+        try:
+            connection = self._connection(request)
+            length = request.headers.get("content-length", "")
+            if not length.isdigit():
+                raise failure("frame.length", found="no length", allowed="Content-Length")
+            connection.session.expect_bytes(int(length))
+            data = bytearray()
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > int(length):
+                    break
+            if len(data) != int(length):
+                raise failure("frame.length", found=f"{len(data)} bytes", allowed=f"{length} bytes")
+            connection.apply(connection.session.stored(request.path_params["id"], bytes(data)))
+        except RlxError as error:
+            log.info("refused", extra={"code": error.code, "reason": str(error)})
+            return refusal(error)
+        return Response(status_code=204, headers=NO_STORE)
+
+    async def get_tensor(self, request: Request) -> Response:
+        """Give the bytes of a tensor once."""
+        try:
+            connection = self._connection(request)
+            data = connection.published.pop(request.path_params["id"], None)
+            if data is None:
+                raise failure("tensor.missing", found=request.path_params["id"][:80])
+        except RlxError as error:
+            log.info("refused", extra={"code": error.code, "reason": str(error)})
+            return refusal(error)
+
+        async def chunks() -> AsyncIterator[bytes]:
+            view = memoryview(data)
+            try:
+                for start in range(0, len(view), CHUNK):
+                    yield bytes(view[start : start + CHUNK])
+            finally:
+                connection.session.fetched(len(data))
+
+        headers = {**NO_STORE, "content-length": str(len(data))}
+        return StreamingResponse(chunks(), media_type="application/octet-stream", headers=headers)
+
+    def _connection(self, request: Request) -> Connection:
+        self.access.check_origin(request.headers)
+        connection = self.connections.get(bearer(request.headers))
+        if connection is None:
+            raise failure("peer.token")
+        return connection
+
+
+def _post(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(call)
+
+
+def refusal(error: RlxError) -> Response:
+    """The error as JSON."""
+    body = {"code": error.code, "message": str(error)}
+    return JSONResponse(body, status_code=status_of(error), headers=NO_STORE)
+
+
+class Connection:
+    """One socket, its session, and the shards and runs that the engine has for it."""
+
+    def __init__(self, offload: Offload, websocket: WebSocket, session: ServerSession) -> None:
+        self.session = session
+        self.published: dict[str, bytes] = {}
+        self._offload = offload
+        self._websocket = websocket
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._hang_up: HangUp | None = None
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._found: dict[int, Mapping[str, Constant]] = {}
+
+    async def serve(self) -> None:
+        """Until either side ends it; afterwards nothing of the client is left."""
+        writer = asyncio.create_task(self._write())
+        reader = asyncio.create_task(self._read())
+        try:
+            await asyncio.wait((writer, reader), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            reason = "the socket was closed"
+            if reader.done() and not reader.cancelled() and reader.exception() is None:
+                reason = reader.result()
+            self.apply(self.session.gone(reason))
+            for task in (writer, reader, *self._tasks):
+                task.cancel()
+            await asyncio.gather(writer, reader, *self._tasks, return_exceptions=True)
+            self.published.clear()
+
+    async def end(self) -> None:
+        """Tell the client that the gateway is being stopped, and close."""
+        self.apply(self.session.ending())
+        while self._offload.connections.get(self.session.ticket) is self:
+            await asyncio.sleep(0.01)
+
+    async def _read(self) -> str:
+        try:
+            while True:
+                message = await self._websocket.receive()
+                if message["type"] == "websocket.disconnect":
+                    return f"closed by the peer ({message.get('code', 1006)})"
+                data = message.get("bytes")
+                if data is None:
+                    data = (message.get("text") or "").encode("utf-8", "replace")
+                self.apply(self.session.received(data, time.monotonic()))
+        except (WebSocketDisconnect, RuntimeError):
+            return "closed"
+
+    async def _write(self) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            while True:
+                while self._waiting:
+                    data = self._waiting[0]
+                    sending = self._websocket.send_bytes(data)
+                    if self._hang_up is None:
+                        await sending
+                    else:
+                        async with asyncio.timeout(CLOSE_SECONDS):
+                            await sending
+                    self._waiting.popleft()
+                    self._waiting_bytes -= len(data)
+                if self._hang_up is not None:
+                    if self._websocket.application_state is WebSocketState.CONNECTED:
+                        async with asyncio.timeout(CLOSE_SECONDS):
+                            await self._websocket.close(self._hang_up.code, self._hang_up.reason)
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+
+    # ---- effects -----------------------------------------------------------------------------
+
+    def apply(self, effects: list[Effect]) -> None:
+        """Carry out, in order."""
+        for effect in effects:
+            _APPLY[type(effect)](self, effect)
+
+    def _transmit(self, effect: Transmit) -> None:
+        self._waiting.append(effect.data)
+        self._waiting_bytes += len(effect.data)
+        self._wake.set()
+        if self._waiting_bytes > self._offload.limits.outgoing_bytes and self._hang_up is None:
+            waiting = self._waiting_bytes
+            self._waiting.clear()
+            self._waiting_bytes = 0
+            self.apply(self.session.overflowed(waiting))
+
+    def _close(self, effect: HangUp) -> None:
+        if self._hang_up is None:
+            self._hang_up = effect
+            self._wake.set()
+
+    def _log(self, effect: Log) -> None:
+        log.info(effect.event, extra=dict(effect.fields))
+
+    def _compile(self, effect: Compile) -> None:
+        async def work() -> None:
+            try:
+                program, graph = await self._offload.compiler.compile(effect.text, effect.device)
+            except RlxError as error:
+                self.apply(self.session.shard_failed(effect.shard, error))
+            else:
+                self.apply(self.session.compiled(effect.shard, program, graph))
+
+        self._spawn(work())
+
+    def _find_weights(self, effect: FindWeights) -> None:
+        async def work() -> None:
+            found = await self._offload.registry.find(effect.model, effect.values, effect.digests)
+            self._found[effect.shard] = found
+            self.apply(self.session.weights_found(effect.shard, frozenset(found)))
+
+        self._spawn(work())
+
+    def _load(self, effect: Load) -> None:
+        constants = dict(self._found.pop(effect.shard, {}))
+        for digest, data in effect.blobs.items():
+            type = tensor_type(U8, len(data))
+            constants[digest] = Constant(digest, type, MemorySource(data), 0, len(data))
+        try:
+            self._offload.engine.load(
+                self.session.name, effect.shard, effect.program, constants, self
+            )
+        except RlxError as error:
+            self.apply(self.session.shard_failed(effect.shard, error))
+
+    def _start(self, effect: Start) -> None:
+        try:
+            self._offload.engine.start(self.session.name, effect.shard, effect.run, effect.symbols)
+        except RlxError as error:
+            self.apply(self.session.run_failed(effect.run, error))
+
+    def _deliver(self, effect: Deliver) -> None:
+        self._offload.engine.deliver(self.session.name, effect.run, effect.edge, effect.data)
+
+    def _stop(self, effect: Stop) -> None:
+        self._offload.engine.stop(self.session.name, effect.run)
+
+    def _publish(self, effect: Publish) -> None:
+        self.published[effect.id] = effect.data
+
+    def _free(self, effect: Free) -> None:
+        self._found.pop(effect.shard, None)
+        self._offload.engine.free(self.session.name, effect.shard)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- the engine's answers ----------------------------------------------------------------
+
+    def loaded(self, shard: int) -> None:
+        self.apply(self.session.loaded(shard))
+
+    def load_failed(self, shard: int, error: RlxError) -> None:
+        self.apply(self.session.shard_failed(shard, error))
+
+    def emitted(self, run: int, edge: int, data: bytes) -> None:
+        self.apply(self.session.emitted(run, edge, data))
+
+    def run_done(self, run: int, events: tuple[TraceEvent, ...]) -> None:
+        self.apply(self.session.run_done(run, [list(event) for event in events]))
+
+    def run_failed(self, run: int, error: RlxError) -> None:
+        self.apply(self.session.run_failed(run, error))
+
+
+_APPLY: Mapping[type, Callable[[Connection, Any], None]] = {
+    Transmit: Connection._transmit,
+    HangUp: Connection._close,
+    Log: Connection._log,
+    Compile: Connection._compile,
+    FindWeights: Connection._find_weights,
+    Load: Connection._load,
+    Start: Connection._start,
+    Deliver: Connection._deliver,
+    Stop: Connection._stop,
+    Publish: Connection._publish,
+    Free: Connection._free,
+}

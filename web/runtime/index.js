@@ -10,12 +10,17 @@ import "./dims.js";
 import "./executor.js";
 import "./feeds.js";
 import "./files.js";
+import "./gateway_session.js";
 import "./integers.js";
+import "./links.js";
 import "./messages.js";
 import "./plan.js";
 import "./program.js";
+import "./protocol.js";
 import "./runner.js";
 import "./segments.js";
+import "./task_graph.js";
+import "./transfers.js";
 import "./turns.js";
 import "./unit.js";
 import "./variant.js";
@@ -28,8 +33,10 @@ export {
   InputError,
   LimitError,
   ModelError,
+  PeerError,
   RlxError,
 } from "./errors.js";
+export { GatewayClient } from "./gateway_client.js";
 export { InferenceSession } from "./session.js";
 export { Tensor } from "./tensor.js";
 export { Trace } from "./trace.js";

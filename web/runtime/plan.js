@@ -8,7 +8,8 @@
  * @typedef {import("./program.js").Port} Port
  * @typedef {{address: number, shape: number[], nbytes: number}} Placement
  *   where one graph input or output lies
- * @typedef {{words: Int32Array, peak: number, inputs: Placement[], outputs: Placement[]}} Plan
+ * @typedef {{words: Int32Array, peak: number, inputs: Placement[], outputs: Placement[],
+ *   transfers: Placement[]}} Plan
  *   a plan program evaluated for one set of sizes; `peak` is the bytes of memory it needs
  */
 
@@ -26,12 +27,12 @@ const OPERATIONS = { add, sub, mul, floordiv, mod, max, min };
  * The plan for concrete symbols. `GuardError` names the guard that fails, `LimitError` the bytes
  * when the model would need more memory than there can be.
  *
- * @param {{plan: PlanProgram, inputs: Port[], outputs: Port[]}} program
+ * @param {{plan: PlanProgram, inputs: Port[], outputs: Port[], transfers?: Port[]}} program
  * @param {Symbols} symbols has every symbol of the plan program
  * @returns {Plan}
  */
 export function evaluate(program, symbols) {
-  const { plan } = program;
+  const { plan, transfers = [] } = program;
   const values = runInstructions(plan, symbols);
   for (const [left, relation, right, text] of plan.guards) {
     if (!RELATIONS[relation](values[left], values[right])) {
@@ -55,6 +56,7 @@ export function evaluate(program, symbols) {
     peak: Number(peak),
     inputs: plan.inputs.map((place, i) => placement(values, place, program.inputs[i], peak)),
     outputs: plan.outputs.map((place, i) => placement(values, place, program.outputs[i], peak)),
+    transfers: transfers.map((port, i) => placement(values, plan.transfers[i], port, peak)),
   };
 }
 

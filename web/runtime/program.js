@@ -9,6 +9,7 @@
  * @property {string} dtype
  * @property {Dim[]} shape
  * @property {string[]} dimTexts each dim as the IR writes it
+ * @typedef {Port & {edge: number, isSend: boolean}} EdgePort this device's end of a transfer
  * @typedef {{symbol: string, parameter: string, position: number}} Binding
  * @typedef {{left: Dim, relation: string, right: Dim, text: string}} Guard
  * @typedef {{digest: string, address: number, nbytes: number}} Upload
@@ -23,6 +24,7 @@
  * @property {number} peak SSA value
  * @property {[number, number[]][]} inputs SSA values: address and sizes
  * @property {[number, number[]][]} outputs
+ * @property {[number, number[]][]} transfers in the order of the program's
  * @typedef {object} Program
  * @property {string} name for messages
  * @property {string} irDigest
@@ -39,11 +41,14 @@
  * @property {Command[]} execute
  * @property {LaunchInfo[]} launches
  * @property {PlanProgram} plan
+ * @property {string} device the role whose part this is; "" where it is the whole program
+ * @property {string} graphDigest of the task graph that a part belongs to
+ * @property {EdgePort[]} transfers what a part exchanges with others
  * @property {Uint8Array | null} wasm `null` where the document has none
  */
 
 import { DimSyntax, parseDim, parseType } from "./dims.js";
-import { sha256 } from "./digests.js";
+import { jsonDigest } from "./digests.js";
 import { failure } from "./errors.js";
 import { RELATIONS } from "./integers.js";
 import { ITEM_BYTES, kindOf } from "./tensor.js";
@@ -82,11 +87,7 @@ export function readProgram(source, name = "program") {
  */
 export async function checkDigest(source, name = "program") {
   const { [HEADER]: _, digest, wasm: __, ...body } = new Reader(name).document(source);
-  const text = JSON.stringify(body).replace(
-    /[\u007f-\uffff]/g,
-    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
-  const found = await sha256(new TextEncoder().encode(text));
+  const found = await jsonDigest(body);
   if (found === digest) return;
   const what = "the program's digest and its content";
   throw failure("digest.mismatch", { what, found, expected: digest }, { where: name });
@@ -137,6 +138,7 @@ class Reader {
    */
   program(document) {
     const get = (/** @type {string} */ key) => this.field("a program", document, key);
+    const { part } = document;
     return {
       name: this.name,
       irDigest: this.text(get("ir_digest"), "ir_digest"),
@@ -165,7 +167,8 @@ class Reader {
         kernel: this.size(kernel, "a kernel"),
         phase: this.choice(phase, PHASES),
       })),
-      plan: this.plan(get("plan")),
+      plan: this.plan(get("plan"), part?.places ?? []),
+      ...this.part(part),
       wasm: document.wasm === undefined ? null : this.binary(document.wasm),
     };
   }
@@ -180,6 +183,7 @@ class Reader {
     for (const [ports, places, what] of /** @type {const} */ ([
       [inputs, plan.inputs, "inputs"],
       [outputs, plan.outputs, "outputs"],
+      [program.transfers, plan.transfers, "transfers"],
     ])) {
       const ranks = ports.map((port) => port.shape.length);
       const found = places.map(([, dims]) => dims.length);
@@ -204,10 +208,35 @@ class Reader {
   // ---- plan -----------------------------------------------------------------------------------
 
   /**
+   * What a program has that is one device's part of the IR.
+   *
+   * @param {any} value
+   * @returns {{device: string, graphDigest: string, transfers: EdgePort[]}}
+   */
+  part(value) {
+    if (value === undefined) return { device: "", graphDigest: "", transfers: [] };
+    const fields = ["device", "graph_digest", "places", "transfers"];
+    const isPart = typeof value === "object" && value !== null;
+    if (!isPart || String(Object.keys(value).sort()) !== String(fields)) {
+      this.fail("part", value, fields);
+    }
+    return {
+      device: this.text(value.device, "a device"),
+      graphDigest: this.text(value.graph_digest, "a digest"),
+      transfers: this.rows(value.transfers, "part.transfers", 4, ([edge, end, name, type]) => ({
+        edge: this.size(edge, "an edge"),
+        isSend: this.choice(end, ["send", "receive"]) === "send",
+        ...this.port([name, type]),
+      })),
+    };
+  }
+
+  /**
    * @param {Record<string, any>} value
+   * @param {unknown} places of the transfers
    * @returns {PlanProgram}
    */
-  plan(value) {
+  plan(value, places) {
     const get = (/** @type {string} */ key) => this.field("a plan", value, key);
     const symbols = this.list(get("symbols"), "plan.symbols").map((v) => this.text(v, "a symbol"));
     const instructions = this.rows(get("instructions"), "plan.instructions", 3, (item, position) =>
@@ -241,6 +270,7 @@ class Reader {
       peak: ssa(get("peak")),
       inputs: this.rows(get("inputs"), "plan.inputs", 2, place),
       outputs: this.rows(get("outputs"), "plan.outputs", 2, place),
+      transfers: this.rows(places, "part.places", 2, place),
     };
   }
 

@@ -21,6 +21,7 @@
  * @property {boolean} verifyWeights
  * @property {number} plans how many plans are remembered
  * @property {number} slice milliseconds of kernels between two turns of the event loop
+ * @property {import("./links.js").Peer} [peer] who runs the parts of other devices
  * @typedef {{signal?: AbortSignal, onProgress?: (progress: Progress) => void}} CallOptions
  */
 
@@ -33,6 +34,7 @@ import { evaluate, MEMORY_LIMIT } from "./plan.js";
 import { Segments } from "./segments.js";
 import { tensorOf, TYPE_NAMES } from "./tensor.js";
 import { Trace } from "./trace.js";
+import { checkTransfers, Transfers } from "./transfers.js";
 import { reasonOf, WasmUnit } from "./unit.js";
 import { checkConstants, copyWeights } from "./weights.js";
 
@@ -152,13 +154,14 @@ export class ProgramRunner {
       await this.load(call);
       await this.#makeReady(plan, call);
       const unit = this.#use();
+      const transfers = await this.#linked(unit, plan, symbols, call);
       program.inputs.forEach(({ name }, i) => {
         const start = Trace.now();
         const { buffer, byteOffset, byteLength } = tensors[i].data;
         unit.upload(plan.inputs[i].address, new Uint8Array(buffer, byteOffset, byteLength));
         trace.record("input", "execute", start, { name, nbytes: byteLength });
       });
-      await this.#execute(program.execute, "execute", call);
+      await this.#execute(program.execute, "execute", call, transfers);
       return program.outputs.map((port, i) => this.#download(unit, port, plan.outputs[i]));
     } catch (error) {
       // The memory of a unit that failed cannot be trusted: the next call makes another.
@@ -267,11 +270,47 @@ export class ProgramRunner {
   // ---- commands -------------------------------------------------------------------------------
 
   /**
+   * What carries the edges of this run; none where nothing is exchanged.
+   *
+   * @param {WasmUnit} unit
+   * @param {Plan} plan
+   * @param {Symbols} symbols
+   * @param {CallOptions} call
+   */
+  async #linked(unit, plan, symbols, { signal }) {
+    const { program } = this;
+    if (!program.transfers.length) return null;
+    const { peer, trace } = this.#options;
+    if (!peer) {
+      const [{ edge, isSend }] = program.transfers;
+      throw failure("program.transport", { command: `${isSend ? "send" : "receive"} ${edge}` });
+    }
+    const link = await peer.begin(program, symbols, signal);
+    return new Transfers(unit, program, plan, link, trace);
+  }
+
+  /**
    * @param {Command[]} commands
    * @param {"compile" | "execute"} phase
    * @param {CallOptions} call
+   * @param {Transfers | null} [transfers]
    */
-  async #execute(commands, phase, call) {
+  async #execute(commands, phase, call, transfers = null) {
+    try {
+      await this.#carryOut(commands, phase, call, transfers);
+      await transfers?.end(call.signal);
+    } finally {
+      transfers?.close();
+    }
+  }
+
+  /**
+   * @param {Command[]} commands
+   * @param {"compile" | "execute"} phase
+   * @param {CallOptions} call
+   * @param {Transfers | null} transfers
+   */
+  async #carryOut(commands, phase, call, transfers) {
     const executor = new Executor(commands);
     const actions = executor.handle(["started"]);
     const segments = new Segments(this.#use(), this.program, commands, phase, call, {
@@ -280,8 +319,17 @@ export class ProgramRunner {
     });
     /** @type {unknown} */
     let error;
-    for (let action = actions.shift(); action; action = actions.shift()) {
-      if (action[0] === "run") {
+    for (;;) {
+      const action = actions.shift();
+      if (!action) {
+        if (executor.state !== "active" || !transfers) return;
+        try {
+          actions.push(...executor.handle(await transfers.next(call.signal)));
+        } catch (cause) {
+          error = cause;
+          actions.push(...executor.handle(["failed", reasonOf(cause)]));
+        }
+      } else if (action[0] === "run") {
         try {
           const isWhole = await segments.run(action[1], action[2]);
           if (!isWhole) actions.push(...executor.handle(["cancelled"]));
@@ -293,7 +341,7 @@ export class ProgramRunner {
       } else if (action[0] === "stopped") {
         const signal = /** @type {AbortSignal} */ (call.signal);
         throw error ?? cancelled(phase === "execute" ? "runs" : "is loaded", signal);
-      }
+      } else if (action[0] !== "finished") transfers?.carryOut(action);
     }
   }
 }
@@ -341,9 +389,7 @@ function checkProgram(program) {
       if (kind === "run" && Number(end) > count) {
         throw failure("program.launches", { begin, end, count });
       }
-      if (kind === "send" || kind === "receive") {
-        throw failure("program.transport", { command: command.join(" ") });
-      }
     }
   }
+  checkTransfers(program);
 }

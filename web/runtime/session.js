@@ -38,6 +38,7 @@
  * @property {number} [plans] how many shapes are remembered, 64 by default
  * @property {number} [slice] milliseconds of kernels between two turns of the event loop; 12
  * @property {string} [device] the name in messages and traces
+ * @property {import("./links.js").Peer} [peer] runs the parts that stand on other devices
  * @property {(request: VariantRequest, signal?: AbortSignal) => Promise<CompiledModel>} [compile]
  *   compiles a variant that is missing
  *
@@ -397,12 +398,13 @@ export class InferenceSession {
    * @param {WeightRanges} weights
    */
   #variant(source, name, kernels, weights) {
-    const { verify, plans = PLANS, slice = SLICE } = this.#options;
+    const { verify, plans = PLANS, slice = SLICE, peer } = this.#options;
     return Variant.of(source, name, kernels, weights, {
       device: this.#trace.device,
       trace: this.#trace,
       plans,
       slice,
+      peer,
       verify: verify === undefined ? canDigest() : Boolean(verify),
       verifyWeights: verify === "weights",
     });

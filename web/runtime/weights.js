@@ -98,7 +98,7 @@ export async function copyWeights(weights, uploads, put, signal) {
  * @param {string} digest
  * @returns {Range[]}
  */
-function rangesOf({ constants }, digest) {
+export function rangesOf({ constants }, digest) {
   return Object.hasOwn(constants, digest) ? [constants[digest]].flat() : [];
 }
 

@@ -27,7 +27,7 @@ test("modules import nothing but each other, and node's own where a file is read
 
 test("what users import", () => {
   assert.deepEqual(Object.keys(runtime).sort(), [
-    ...["DeviceError", "DigestError", "GuardError", "InferenceSession", "InputError"],
-    ...["LimitError", "ModelError", "RlxError", "Tensor", "Trace"],
+    ...["DeviceError", "DigestError", "GatewayClient", "GuardError", "InferenceSession"],
+    ...["InputError", "LimitError", "ModelError", "PeerError", "RlxError", "Tensor", "Trace"],
   ]);
 });

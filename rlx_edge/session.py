@@ -10,11 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from weakref import finalize
 
-import numpy as np
 import numpy.typing as npt
 
 from rlx_edge.compile import (
@@ -23,12 +22,10 @@ from rlx_edge.compile import (
     is_placed,
     place_module,
 )
-from rlx_edge.devices import resolve_device
 from rlx_edge.engines import provider_of
 from rlx_edge.ir.core import Module
-from rlx_edge.ir.devices import Device
 from rlx_edge.ir.digest import bytes_digest, check_digest, module_digest
-from rlx_edge.ir.errors import DeviceError, InputError, ModelError
+from rlx_edge.ir.errors import DeviceError, ModelError
 from rlx_edge.ir.messages import failure
 from rlx_edge.ir.program import Port, Program
 from rlx_edge.model_source import (
@@ -45,6 +42,15 @@ from rlx_edge.runtime.buffers import DeviceContext
 from rlx_edge.runtime.feeds import BoundFeeds, FeedChecker
 from rlx_edge.runtime.runner import PLANS, ProgramRunner
 from rlx_edge.runtime.trace import Trace, TraceEvent
+from rlx_edge.session_arguments import (
+    Cache,
+    chosen_cache,
+    given_program,
+    hint_values,
+    only_device,
+    output_positions,
+    plan_limit,
+)
 
 Array = npt.NDArray[Any]
 Step = Callable[[str], None]
@@ -61,9 +67,9 @@ class InferenceSession:
     that the model branches on, so that the first variant is compiled here and not by the first
     run. ``program`` is a compiled program for the model: nothing is compiled then, and one that
     was made from another IR is a ``DigestError`` with both digests. ``style`` chooses the engine
-    family the kernels are tuned for. ``cache`` is the folder of compiled machine code (``False``:
-    none). ``plans`` bounds the remembered shapes. ``enable_profiling`` times every launch.
-    ``progress`` is told the name of each step.
+    family the kernels are tuned for. ``cache`` is the folder of compiled machine code (``True``:
+    the usual one, ``False``: none). ``plans`` bounds the remembered shapes. ``enable_profiling``
+    times every launch. ``progress`` is told the name of each step.
 
     ``run`` may be called from several threads; calls take turns. A session is a context manager.
     """
@@ -76,33 +82,37 @@ class InferenceSession:
         value_hint: Mapping[str, int | Sequence[int]] | None = None,
         program: Program | None = None,
         style: str = "cranelift",
-        cache: bool | Path = True,
+        cache: Cache = True,
         plans: int = PLANS,
         enable_profiling: bool = False,
         progress: Step | None = None,
     ) -> None:
-        self._device = _only_device(providers)
+        self._device = only_device(providers)
         self._tell: Step = progress or _silent
         self._engine = provider_of(self._device)
         self._target = self._engine.make_target(self._device, style)
         self._tell("read")
+        program = given_program(program)
         inspect = None if program is None else partial(check_source, program)
         self._source: ModelSource = open_source(model, inspect)
         self._output_names = [arg.name for arg in self._source.outputs()]
-        self._cache = cache
-        self._plans = plans
+        self._cache = chosen_cache(cache)
+        self._plans = plan_limit(plans)
         self._profiling = enable_profiling
         self._trace = Trace(str(self._device))
         self._context = DeviceContext(str(self._device))
         self._variants: list[_Variant] = []
         self._retired_plans = 0
         self._lock = threading.Lock()
+        # Contexts and buffers know each other: without this, the memory of a session that is
+        # dropped would wait for the garbage collector, which does not see how large it is.
+        finalize(self, _release, self._variants, self._context).atexit = False
         self._closed = False
         self.compile_count = 0
         """How many times the compiler ran."""
         self.last_profile: tuple[TraceEvent, ...] = ()
         """What happened in the last run, or in the constructor before any run."""
-        hints = self._hints(value_hint or {})
+        hints = hint_values(value_hint, [arg.name for arg in self._source.inputs()])
         if program is not None:
             self._add(self._bound(program))
         else:
@@ -159,7 +169,7 @@ class InferenceSession:
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, object]
     ) -> list[Array]:
-        """The named outputs (all if ``None``), as fresh arrays.
+        """The named outputs (all if ``None`` or empty), as fresh arrays.
 
         ``InputError`` for names, shapes or element types that do not fit the model, ``GuardError``
         for sizes that it cannot run at, ``LimitError`` where memory does not suffice.
@@ -167,7 +177,7 @@ class InferenceSession:
         with self._lock:
             self._open()
             variant, bound = self._variant_for(input_feed)
-            wanted = self._positions(output_names)
+            wanted = output_positions(output_names, self._output_names)
             try:
                 outputs = variant.runner.run(bound.arrays, bound.symbols)
             except DeviceError:
@@ -266,6 +276,7 @@ class InferenceSession:
         return variant
 
     def _runner(self, compiled: CompiledModule) -> ProgramRunner:
+        tell = self._tell  # a runner that knew the session would keep it alive
         return ProgramRunner(
             compiled.program,
             compiled.placed.constants,
@@ -276,7 +287,7 @@ class InferenceSession:
             plans=self._plans,
             check_weights=not self._source.checked,
             profile=self._profiling,
-            progress=lambda done, total: self._tell(f"weights {100 * done // total} %"),
+            progress=lambda done, total: tell(f"weights {100 * done // total} %"),
         )
 
     def _renew(self, variant: _Variant) -> None:
@@ -291,24 +302,6 @@ class InferenceSession:
         variant.runner.close()
 
     # ---- checks ------------------------------------------------------------------------------
-
-    def _hints(self, given: Mapping[str, int | Sequence[int]]) -> dict[str, tuple[int, ...]]:
-        known = [arg.name for arg in self._source.inputs()]
-        for name in given:
-            if name not in known:
-                raise failure("input.name", name=name, names=known or "none")
-        return {name: _as_values(name, value) for name, value in given.items()}
-
-    def _positions(self, names: Sequence[str] | None) -> list[int]:
-        known = self._output_names
-        if names is None:
-            return list(range(len(known)))
-        if isinstance(names, str):
-            raise failure("output.names", found=repr(names))
-        for name in names:
-            if name not in known:
-                raise failure("output.name", name=name, names=known)
-        return [known.index(name) for name in names]
 
     def _open(self) -> None:
         if self._closed:
@@ -343,40 +336,12 @@ def check_digests(program: Program, placed: Module) -> None:
     check_digest("the program and its kernels", program.kernels_digest, bytes_digest(program.code))
 
 
-def _only_device(providers: Sequence[str] | None) -> Device:
-    """The one device; unknown, absent and several ones are errors that list what there is."""
-    if isinstance(providers, str):
-        providers = [providers]
-    names = ["wasm:0"] if providers is None else list(providers)
-    for name in names:
-        if not isinstance(name, str):
-            raise DeviceError(
-                "device.name",
-                "providers are device names",
-                found=repr(name),
-                allowed='strings such as "wasm:0"',
-            )
-    devices = [resolve_device(name) for name in names]
-    if len(devices) != 1:
-        raise DeviceError(
-            "device.count",
-            "a session runs on one device",
-            found=names or "no provider",
-            allowed="one name",
-        )
-    return devices[0]
-
-
-def _as_values(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
-    array = np.asarray(value)
-    if array.dtype.kind not in "iub":
-        raise InputError(
-            "session.hint",
-            f"the hint for input '{name}' is not a number or list of them",
-            found=repr(value),
-            allowed="integers",
-        )
-    return tuple(int(item) for item in array.flat)
+def _release(variants: list[_Variant], context: DeviceContext) -> None:
+    """Give back what a session held; nothing for one that was closed."""
+    for variant in variants:
+        variant.runner.close()
+    variants.clear()
+    context.close()
 
 
 def _silent(step: str) -> None:

@@ -68,6 +68,8 @@ class FileSource:
             status = self.path.stat()
         except OSError as error:
             raise _unreadable(self.name, error) from None
+        except ValueError:  # a zero character
+            raise ModelError("bytes.file", "not a file name", where=repr(self.name)) from None
         if not self.path.is_file():
             raise ModelError("bytes.file", "not a file", where=self.name)
         self.size = status.st_size

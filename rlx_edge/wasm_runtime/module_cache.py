@@ -72,6 +72,8 @@ class ModuleCache:
 
     def _read(self, path: Path) -> wasmtime.Module | None:
         try:
+            if not path.is_file():  # opening a pipe would wait for its writer
+                return None
             with path.open("rb") as file:
                 if not _is_ours(os.fstat(file.fileno())):
                     return None

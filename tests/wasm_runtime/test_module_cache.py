@@ -92,6 +92,14 @@ def test_an_unreadable_entry(tmp_path: Path) -> None:
     assert cache.statistics.damaged == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this platform")
+def test_a_pipe_in_place_of_an_entry_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"{module_key(module(5))}-00.cwasm")
+    cache = ModuleCache(tmp_path)
+    assert call(cache.module(module(5))) == 5
+    assert cache.statistics.damaged == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="no file owners on this platform")
 def test_entries_of_other_users_are_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -24,7 +24,7 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 INSIDE = ("http://127.0.0.1:", "data:", "blob:")
-WAIT = 120_000
+WAIT = 60_000
 """Milliseconds that a condition may take on a busy machine."""
 
 
@@ -106,7 +106,7 @@ class AppPage:
 
     def choose(self, model: str) -> None:
         """Choose a model of the list and wait until it is ready."""
-        self.page.click(f"[data-model='{model}']")
+        self.page.click(f"#models [data-model='{model}']")
         self.wait_state(model, "ready")
 
     def drop(self, path: str, name: str) -> None:

@@ -129,11 +129,11 @@ def test_a_download_cut_short(app: AppPage, model_file: ModelFile) -> None:
     content = model_file("orientation").read_bytes()
     url = f"{app.url}models/orientation.onnx"
     app.context.route(url, lambda route: route.fulfill(body=content[:-1000]))
-    app.page.click("[data-model=orientation]")
+    app.page.click("#models [data-model=orientation]")
     assert "cut short" in app.error() and str(len(content)) in app.error()
     app.context.unroute(url)
     app.context.route(url, lambda route: route.fulfill(body=content[:-1] + b"?"))
-    app.page.click("[data-model=orientation]")
+    app.page.click("#models [data-model=orientation]")
     app.page.wait_for_selector("#error code[data-code='download.digest']")
     app.context.unroute(url)
     check_works(app)
@@ -145,7 +145,7 @@ def test_a_gateway_that_is_gone(app: AppPage) -> None:
     app.wait_state("digits", "ready")
     url = f"{app.url}models/orientation.onnx"
     app.context.route(url, lambda route: route.abort())
-    app.page.click("[data-model=orientation]")
+    app.page.click("#models [data-model=orientation]")
     assert "cannot be fetched" in app.error()
     app.context.unroute(url)
     check_works(app)
@@ -157,7 +157,7 @@ def test_cancel_while_a_model_is_fetched(app: AppPage) -> None:
     held: list[Any] = []
     url = f"{app.url}models/orientation.onnx"
     app.context.route(url, held.append)
-    app.page.click("[data-model=orientation]")
+    app.page.click("#models [data-model=orientation]")
     app.page.wait_for_selector("[data-step=download][data-state=active]")
     app.cancel()
     assert app.step("download") == "cancelled"
@@ -175,7 +175,7 @@ def test_cancel_while_python_starts_and_while_a_model_is_compiled(app: AppPage) 
     assert app.step("python") == "cancelled"
     check_works(app)
     app.drop("models/ppocr_rec.onnx", "rec.onnx")
-    app.page.wait_for_selector("[data-model=own] [data-step=compile][data-state=active]")
+    app.page.wait_for_selector("body[data-model=own] [data-step=compile][data-state=active]")
     app.cancel()
     assert app.step("compile") == "cancelled"
     assert not app.page.is_visible("#error")
@@ -188,7 +188,9 @@ def test_cancel_while_a_model_runs(app: AppPage) -> None:
     app.page.fill("#repeat", "1000")
     app.page.click("[data-sample=page-notes]")
     app.page.wait_for_selector("[data-step=run][data-state=active]")
-    app.page.wait_for_function("document.querySelector('[data-step=run] progress').value > 0")
+    app.page.wait_for_function(
+        "() => document.querySelector('[data-step=run] progress').value > 0"
+    )
     app.cancel()
     assert app.step("run") == "cancelled"
     assert not app.page.is_visible("#error")

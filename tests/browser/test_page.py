@@ -137,7 +137,7 @@ def test_a_dropped_text_recognizer_at_three_widths(
 
 def test_a_value_decides_which_variant_is_compiled(app: AppPage, model_file: ModelFile) -> None:
     # covers R14
-    app.page.click("[data-model=silero_vad]")
+    app.page.click("#models [data-model=silero_vad]")
     app.wait_state("silero_vad", "ready")
     with InferenceSession(model_file("silero_vad")) as session:
         for rate, window in ((16000, 576), (8000, 288), (16000, 576)):

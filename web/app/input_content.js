@@ -36,10 +36,10 @@ export class InputContent {
     const kinds = [
       ...(isImage ? ["picture"] : []),
       ...(isFloat ? ["random"] : []),
+      ...(isFloat ? [] : ["values"]),
       "zeros",
       "ones",
-      "values",
-      ...(isFloat ? [] : ["random"]),
+      ...(isFloat ? ["values"] : ["random"]),
       "file",
     ];
     const [first, values] = (chosen ?? (isText && isImage ? "picture" : kinds.find((kind) => kind !== "picture")) ?? "zeros").split(": ");

@@ -49,7 +49,9 @@ class Page {
     this.tabs = new Tabs(byId("inspect"));
     byId("steps").append(this.steps.element);
     byId("browser").append(capabilitiesView());
-    byId("repeat").addEventListener("change", () => this.run());
+    byId("repeat").addEventListener("change", () => {
+      if (document.body.dataset.state === "ran") this.run();
+    });
   }
 
   cancel() {
@@ -66,6 +68,8 @@ class Page {
    */
   async open(name, panel, origin) {
     this.cancel();
+    document.body.dataset.model = name;
+    document.body.dataset.state = "opening";
     await this.turn;
     this.model?.close();
     this.model = null;
@@ -75,8 +79,7 @@ class Page {
     this.tabs.clear();
     this.steps.reset();
     this.clearError();
-    document.body.dataset.model = name;
-    document.body.dataset.state = "empty";
+    document.body.dataset.state = origin ? "opening" : "empty";
     if (!origin) return;
     const model = new OpenModel(origin, this.compiler);
     this.model = model;

@@ -61,19 +61,29 @@ async function load(tell) {
   const site = await (await checkedFetch(new URL("../site.json", import.meta.url))).json();
   const total = site.python_bytes;
   tell({ step: "python", done, total });
-  scope.fetch = (/** @type {RequestInfo | URL} */ resource, /** @type {RequestInit} */ options) =>
-    checkedFetch(resource, options, (nbytes) => {
+  /** @type {(error: unknown) => void} */
+  let fail = () => {};
+  const broken = new Promise((_, reject) => (fail = reject));
+  scope.fetch = (/** @type {RequestInfo | URL} */ resource, /** @type {RequestInit} */ options) => {
+    const response = checkedFetch(resource, options, (nbytes) => {
       done += nbytes;
       tell({ step: "python", done, total });
     });
+    response.catch(fail);
+    return response;
+  };
   const { loadPyodide } = await import(`${PYODIDE}pyodide.mjs`);
-  const pyodide = await loadPyodide({
-    indexURL: PYODIDE,
-    lockFileURL: `${PYODIDE}pyodide-lock.json`,
-    stdLibURL: `${PYODIDE}python_stdlib.zip`,
-    packages: [PACKAGE],
-    checkIntegrity: true,
-  });
+  // loadPyodide waits for ever where a file of its core cannot be had.
+  const pyodide = await Promise.race([
+    broken,
+    loadPyodide({
+      indexURL: PYODIDE,
+      lockFileURL: `${PYODIDE}pyodide-lock.json`,
+      stdLibURL: `${PYODIDE}python_stdlib.zip`,
+      packages: [PACKAGE],
+      checkIntegrity: true,
+    }),
+  ]);
   // loadPyodide resolves even where the wheel's digest does not match the lock file.
   if (!(PACKAGE in pyodide.loadedPackages)) {
     throw new ReportedError(

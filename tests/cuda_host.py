@@ -16,13 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from rlx_edge.compile.targets.cuda import ADDRESS_UNIT
+from rlx_edge.compile.backends import Code
+from rlx_edge.compile.codegen.cuda.emit import emit_source
+from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
+from rlx_edge.compile.workgroups import groups
+from rlx_edge.ir.kernel import LoopKernel, generalize
 from rlx_edge.ir.program import Program
 from rlx_edge.ir.types import DType
 from rlx_edge.runtime.buffers import Bytes, memory_range
 from rlx_edge.runtime.records import records
 from rlx_edge.runtime.units import Array, copy_in, copy_out
 
+FENCE = 256
+"""Bytes around buffers that must keep their contents."""
 SHIM = r"""
 #include <cmath>
 #include <cstdlib>
@@ -33,7 +39,7 @@ SHIM = r"""
 #define __device__
 #define __shared__ static
 #define __forceinline__ inline
-#define __launch_bounds__(x)
+#define __launch_bounds__(...)
 #define __align__(x) __attribute__((aligned(x)))
 struct dim3 { unsigned x = 1, y = 1, z = 1; };
 struct __align__(16) float4 { float x, y, z, w; };
@@ -101,20 +107,25 @@ static void run(Kernel kernel, unsigned threads, bool together, unsigned groups,
 """
 
 
-def namespaced(program: Program, number: int) -> str:
-    """The program's source in a namespace of its own, so that several can be one file."""
-    text = program.code.decode("utf-8").replace('extern "C" __global__', "__global__")
+def code_of(program: Program) -> Code:
+    """What the emitter made for a program."""
+    return Code(program.code, program.entries)
+
+
+def namespaced(code: Code, number: int) -> str:
+    """The source in a namespace of its own, so that several can be one file."""
+    text = code.data.decode("utf-8").replace('extern "C" __global__', "__global__")
     return f"namespace p{number} {{\n{text}}}\n"
 
 
 class HostModule:
-    """Programs compiled into one library."""
+    """Sources compiled into one library."""
 
-    def __init__(self, programs: Sequence[Program], folder: Path, optimize: str = "-O1") -> None:
+    def __init__(self, codes: Sequence[Code], folder: Path, optimize: str = "-O1") -> None:
         parts = [SHIM]
-        for number, program in enumerate(programs):
-            text = namespaced(program, number)
-            parts += [text, _dispatcher(program, number, text)]
+        for number, code in enumerate(codes):
+            text = namespaced(code, number)
+            parts += [text, _dispatcher(code, number, text)]
         source, library = folder / "kernels.cpp", folder / "kernels.so"
         source.write_text("\n".join(parts), encoding="utf-8")
         flags = ["-std=c++17", optimize, "-w", "-ffp-contract=off", "-fno-strict-aliasing"]
@@ -131,13 +142,14 @@ class HostModule:
         return function
 
 
-def _dispatcher(program: Program, number: int, text: str) -> str:
+def _dispatcher(code: Code, number: int, text: str) -> str:
     lines = [
-        f'extern "C" void launch{number}(int kernel, unsigned groups, char* arena, const int* words)',
+        f'extern "C" void launch{number}(int kernel, unsigned groups, char* arena,',
+        "                            const int* words)",
         "{",
         "  switch (kernel) {",
     ]
-    for position, entry in enumerate(program.entries):
+    for position, entry in enumerate(code.entries):
         match = re.search(rf"\b{entry.name}\(.*?\n}}\n", text, re.DOTALL)
         assert match is not None
         together = "true" if "__syncthreads" in match[0] else "false"
@@ -216,3 +228,40 @@ class HostCudaUnit:
 
     def close(self) -> None:
         self._memory = self._block = np.zeros(0, np.uint8)
+
+
+def run_loop_kernels(
+    cases: Sequence[tuple[LoopKernel, Sequence[Array]]], folder: Path
+) -> list[Array]:
+    """What each kernel, whose sizes are constants, leaves in its first buffer; fails if it writes
+    anywhere else."""
+    generic = [generalize(kernel) for kernel, _ in cases]
+    code = emit_source([kernel for kernel, _ in generic], CudaTarget())
+    launch = HostModule([code], folder).launcher(0)
+    results: list[Array] = []
+    for number, ((kernel, arguments), (concrete, buffers)) in enumerate(
+        zip(generic, cases, strict=True)
+    ):
+        places, size = [], FENCE
+        for buffer in buffers:
+            places.append(size)
+            size += -(-buffer.nbytes // ADDRESS_UNIT) * ADDRESS_UNIT + FENCE
+        block = np.full(size + ADDRESS_UNIT, 0xA5, np.uint8)
+        arena = block[-block.ctypes.data % ADDRESS_UNIT :][:size]
+        for place, buffer in zip(places, buffers, strict=True):
+            arena[place : place + buffer.nbytes] = (
+                np.ascontiguousarray(buffer).reshape(-1).view("u1")
+            )
+        before = arena.copy()
+        words = np.array(
+            [*(place // ADDRESS_UNIT for place in places), *(dim.value for dim in arguments)],
+            np.int64,
+        ).astype(np.int32)
+        count = groups(kernel, [loop.extent for loop in concrete.loops]).value
+        if count > 0:
+            launch(number, count, arena.ctypes.data, words.ctypes.data)
+        own = slice(places[0], places[0] + buffers[0].nbytes)
+        results.append(arena[own].copy().view(buffers[0].dtype).reshape(buffers[0].shape))
+        before[own] = arena[own]
+        assert (before == arena).all(), "a kernel wrote outside its result"
+    return results

@@ -59,18 +59,21 @@ def _kernel(kernel: Kernel, position: int, use: LaunchInfo | None) -> tuple[str,
         # Canonical loops have the kernel's own parameters, so the words are those of its record.
         threads, declared = form.threads, words_struct(struct, form.kernel)
         count = len(kernel.buffers) + kernel.parameters
+        body = emit_loop_kernel(form, _head(name, struct, str(threads)))
     else:
         threads, declared = template_threads(kernel), template_struct(struct, kernel)
         count = sum(len(names) for names in template_words(kernel))
-    bounds = f"__launch_bounds__({threads})"
-    head = f'extern "C" __global__ void {bounds} {name}(char* arena, const {struct} words)'
-    body = (
-        emit_loop_kernel(form, head)
-        if isinstance(kernel, LoopKernel)
-        else emit_template(kernel, head)
-    )
+        # One block at least: else ptxas spills accumulators to make room for a third one.
+        body = emit_template(kernel, _head(name, struct, f"{threads}, 1"))
     comment = f"// first for %{use.value} = {use.op}\n" if use is not None else ""
     return f"{comment}{declared}\n{body}", Entry(name, threads, count)
+
+
+def _head(name: str, struct: str, bounds: str) -> str:
+    return (
+        f'extern "C" __global__ void __launch_bounds__({bounds})\n'
+        f"{name}(char* arena, const {struct} words)"
+    )
 
 
 BACKEND = Backend(OFFERS, emit_source, groups)

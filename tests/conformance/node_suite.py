@@ -138,7 +138,7 @@ class Line:
 
 HEAD = """\
 # The node tests of the onnx package (onnx.backend.test.loader.load_model_tests(kind="node")):
-# tier, operator, outcome on wasm:0, name, reason of a gap. Written by `python -m tests.conformance`.
+# tier, operator, outcome on wasm:0, name, reason of a gap; `python -m tests.conformance` writes it.
 # onnx {version}
 """
 

@@ -17,7 +17,7 @@ from rlx_edge.ir.onnx.model import Attribute, Graph, Node
 from rlx_edge.ir.onnx.shape_values import ShapeValue, Unknown
 from rlx_edge.ir.onnx.state import ImportState, shortest_f32
 from rlx_edge.ir.onnx.tensors import TensorProto
-from rlx_edge.ir.types import BOOL, F64, DType, TensorType
+from rlx_edge.ir.types import BOOL, F64, I64, DType, TensorType
 
 T = TypeVar("T")
 Attrs: TypeAlias = dict[str, IrAttribute]
@@ -245,6 +245,13 @@ class NodeContext:
         if not dtype.is_float and typed(value, dtype) != value:
             self.unsupported("element type", found=dtype, allowed="floats")
         return self.state.splat(value, dtype)
+
+    def size(self, dim: Dim) -> Value:
+        """A size as a scalar of i64."""
+        if dim.is_constant:
+            return self.splat(dim.value, I64)
+        content = ShapeValue(I64, (), (dim,))
+        return self.state.materialize(Entry("size", content=content), self.where)
 
     def reshape(self, x: Value, shape: Sequence[Dim], *, hint: str | None = None) -> Value:
         """``x`` with another shape; ``x`` itself if it has that shape already."""

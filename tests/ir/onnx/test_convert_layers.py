@@ -324,15 +324,6 @@ def test_reduction(case: Case) -> None:
         ),
         (
             model(
-                [node("Dropout", "x", "y mask")],
-                [value("x", [1, 4])],
-                ["y", "mask"],
-            ),
-            "import.unsupported_op",
-            "mask",
-        ),
-        (
-            model(
                 [node("Gemm", "x x", "y")],
                 [value("x", [2, 3, 4])],
                 ["y"],

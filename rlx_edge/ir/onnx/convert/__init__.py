@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from rlx_edge.ir.onnx.convert import (
+    attention,
     constants,
     elementwise,
     layers,
+    losses,
     movement,
     padding,
+    positions,
     reductions,
     resizing,
     selection,
@@ -19,11 +22,14 @@ from rlx_edge.ir.onnx.fold import FOLDS
 CONVERTERS: dict[tuple[str, str], Converter] = {
     ("", name): converter
     for family in (
+        attention,
         constants,
         elementwise,
         layers,
+        losses,
         movement,
         padding,
+        positions,
         reductions,
         resizing,
         selection,

@@ -6,6 +6,7 @@ from rlx_edge.ir.core import Value
 from rlx_edge.ir.dims import ONE, product
 from rlx_edge.ir.onnx.context import Attrs, NodeContext
 from rlx_edge.ir.onnx.convert.table import Converter, Output
+from rlx_edge.ir.types import BOOL
 
 
 def _matmul(n: NodeContext) -> Value:
@@ -148,12 +149,39 @@ def _lp_normalization(n: NodeContext) -> Value:
 
 
 def _dropout(n: NodeContext) -> tuple[Output | None, ...]:
-    """Inference: the input itself. The mask is not computed."""
-    if any(n.used[1:]):
-        n.unsupported("the mask is used")
+    """Inference: the input itself; the mask keeps every element."""
     if n.has(2) and n.number(2):
         n.unsupported("training mode")
-    return (n.entry(0), *(None for _ in n.used[1:]))
+    if not any(n.used[1:]):
+        return (n.entry(0), *(None for _ in n.used[1:]))
+    mask = n.op("rlxc::expand", [n.splat(True, BOOL)], {"shape": n.shape(0)}, hint="mask")
+    return (n.entry(0), mask)
+
+
+def _local_response_normalization(n: NodeContext) -> Value:
+    """x / (bias + alpha * mean of squares over ``size`` neighbouring channels) ^ beta, where
+    channels outside count as zeros."""
+    x = n.value(0)
+    shape = x.type.shape
+    if len(shape) < 3:
+        n.fail("import.node", "the input has no spatial axes", found=str(x.type))
+    size = n.int_attr("size")
+    square = n.step("rlxc::mul", [x, x])
+    flat = (shape[0], ONE, shape[1], product(shape[2:]))
+    attrs: Attrs = {
+        "kernel": (size, 1),
+        "stride": (1, 1),
+        "padding": ((size - 1) // 2, 0, size // 2, 0),
+        "dilation": (1, 1),
+        "ceil_mode": False,
+        "count_include_pad": True,
+    }
+    mean = n.step("rlxc::average_pool2d", [n.reshape(square, flat, hint="channels")], attrs)
+    dtype = x.type.dtype
+    scaled = n.step("rlxc::mul", [mean, n.splat(n.float_attr("alpha", 1e-4), dtype)])
+    base = n.step("rlxc::add", [scaled, n.splat(n.float_attr("bias", 1.0), dtype)])
+    power = n.step("rlxc::pow", [base, n.splat(n.float_attr("beta", 0.75), dtype)])
+    return n.op("rlxc::div", [x, n.reshape(power, shape, hint="power")])
 
 
 def _identity(n: NodeContext) -> Output:
@@ -167,6 +195,7 @@ CONVERTERS: dict[str, Converter] = {
     "GroupNormalization": _group_normalization,
     "Identity": _identity,
     "InstanceNormalization": _instance_normalization,
+    "LRN": _local_response_normalization,
     "LayerNormalization": _layer_normalization,
     "LpNormalization": _lp_normalization,
     "MatMul": _matmul,

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from rlx_edge.ir.core import Guard, Value
 from rlx_edge.ir.dims import ZERO, Dim, as_dim, ceildiv
-from rlx_edge.ir.onnx.context import Attrs, NodeContext
+from rlx_edge.ir.onnx.context import Attrs, NodeContext, typed
 from rlx_edge.ir.onnx.convert.table import Converter
 
 
@@ -165,7 +165,38 @@ def _gather_elements(n: NodeContext) -> Value:
     return n.op("rlxc::gather_elements", [x, n.value(1)], {"axis": axis})
 
 
+def _center_crop_pad(n: NodeContext) -> Value:
+    """Each axis cut or padded around its centre to a size that must be known."""
+    x = n.value(0)
+    rank = x.type.rank
+    axes = [n.axis(axis, rank) for axis in n.ints_attr("axes", tuple(range(rank)))]
+    wanted = n.integers(1)
+    if len(wanted) != len(axes):
+        n.fail("import.node", "one size an axis is needed", found=len(wanted), allowed=len(axes))
+    bounds: dict[int, tuple[Dim, Dim, int]] = {}
+    before, after = [ZERO] * rank, [ZERO] * rank
+    for axis, target in zip(axes, wanted, strict=True):
+        size = x.type.shape[axis]
+        reason = f"CenterCropPad {n.node.label}"
+        extent = n.assume.fixed(size, reason, n.where)
+        if extent is None:
+            n.unsupported("an axis whose size is not known", found=str(size))
+        if target < extent:
+            start = (extent - target) // 2
+            bounds[axis] = (as_dim(start), as_dim(start + target), 1)
+        else:
+            before[axis] = as_dim((target - extent) // 2)
+            after[axis] = as_dim(target - extent) - before[axis]
+    cut = slice_of(n, x, bounds)
+    pads = (*before, *after)
+    if set(pads) == {ZERO}:
+        return cut
+    fill = typed(0, x.type.dtype)
+    return n.op("rlxc::pad", [cut], {"pads": pads, "mode": "constant", "value": fill})
+
+
 CONVERTERS: dict[str, Converter] = {
+    "CenterCropPad": _center_crop_pad,
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "Slice": _slice,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from rlx_edge.ir.core import Value
 from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, ceildiv
@@ -334,6 +335,37 @@ def _average_pool(n: NodeContext) -> Value:
     return _from_image(n, n.op("rlxc::average_pool2d", [x], attrs), window.rank)
 
 
+def _lp_pool(n: NodeContext) -> Value:
+    """(sum of |x|^p in each window)^(1/p); the mean times the window's size is the sum."""
+    window = _pool_window(n)
+    if n.int_attr("ceil_mode", 0):
+        n.unsupported("ceil_mode")
+    order = n.int_attr("p", 2)
+    if order < 1:
+        n.fail("import.attribute", "p must be positive", found=order)
+    x = _as_image(n, n.value(0), window.rank)
+    dtype = x.type.dtype
+    size = n.step("rlxc::abs", [x])
+    powers = size if order == 1 else n.step("rlxc::pow", [size, n.splat(float(order), dtype)])
+    powers = n.step("rlxc::mul", [size, size]) if order == 2 else powers
+    powers, padding = _padded(n, powers, window, 0.0)
+    attrs: Attrs = {
+        "kernel": _pair(window.kernel, 1),
+        "stride": _pair(window.stride, 1),
+        "padding": padding,
+        "dilation": _pair(window.dilation, 1),
+        "ceil_mode": False,
+        "count_include_pad": True,
+    }
+    mean = n.step("rlxc::average_pool2d", [powers], attrs)
+    total = n.step("rlxc::mul", [mean, n.splat(float(prod(window.kernel)), dtype)])
+    if order == 2:
+        total = n.step("rlxc::sqrt", [total])
+    elif order != 1:
+        total = n.step("rlxc::pow", [total, n.splat(1 / order, dtype)])
+    return _from_image(n, total, window.rank)
+
+
 def _global(name: str, reduction: str) -> Converter:
     """Over all spatial axes, which stay with size 1."""
 
@@ -355,5 +387,6 @@ CONVERTERS: dict[str, Converter] = {
     "ConvTranspose": _conv_transpose,
     "GlobalAveragePool": _global("rlxc::global_average_pool", "rlxc::reduce_mean"),
     "GlobalMaxPool": _global("rlxc::global_max_pool", "rlxc::reduce_max"),
+    "LpPool": _lp_pool,
     "MaxPool": _max_pool,
 }

@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= auto
 BENCH_ARGS ?=
 
-.PHONY: help setup run test check bless bench docs accept-native
+.PHONY: help setup run test test-slow check bless bench docs accept-native
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,9 +34,13 @@ setup: $(STAMP) ## create .venv, install everything, fetch the models
 run: setup ## run the orientation and the digits model on sample inputs
 	$(BIN)/python scripts/run_samples.py
 
-test: setup ## run the tests that need no special device
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m 'not gpu and not browser' \
-		$(PYTEST_ARGS)
+test: setup ## run the tests that need no special device and no patience
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal \
+		-m 'not gpu and not browser and not slow' $(PYTEST_ARGS)
+
+test-slow: setup ## run the slow tests
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal \
+		-m 'slow and not gpu and not browser' $(PYTEST_ARGS)
 
 check: $(STAMP) ## format, lint, types, import rules, changelog, reference pages
 	$(BIN)/ruff format --check .

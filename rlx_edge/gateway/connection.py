@@ -11,6 +11,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import urlsplit
@@ -61,6 +62,7 @@ class GatewayConnection:
         self._session = ClientSession(client, Trace.now)
         self._events: queue.SimpleQueue[Event | RlxError] = queue.SimpleQueue()
         self._lock = threading.RLock()
+        self._stack = ExitStack()
         self._http: http.client.HTTPConnection | None = None
         self._socket = self._connect(token)
         # Small frames follow each other: none may wait for the acknowledgement of the one before.
@@ -79,14 +81,16 @@ class GatewayConnection:
         scheme = "wss" if parts.scheme == "https" else "ws"
         url = f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/offload"
         try:
-            return connect(
-                url,
-                additional_headers={"Authorization": f"Bearer {token}"},
-                subprotocols=[Subprotocol(SUBPROTOCOL)],
-                compression=None,
-                max_size=MAX_FRAME,
-                open_timeout=OPEN_SECONDS,
-                proxy=None,
+            return self._stack.enter_context(
+                connect(
+                    url,
+                    additional_headers={"Authorization": f"Bearer {token}"},
+                    subprotocols=[Subprotocol(SUBPROTOCOL)],
+                    compression=None,
+                    max_size=MAX_FRAME,
+                    open_timeout=OPEN_SECONDS,
+                    proxy=None,
+                )
             )
         except InvalidStatus as refused:
             body = (refused.response.body or b"")[:300].decode("utf-8", "replace")
@@ -171,7 +175,7 @@ class GatewayConnection:
         with self._lock:
             self._session.bye()
         self._flush()
-        self._socket.close()
+        self._stack.close()
         self._reader.join()
         if self._http is not None:
             self._http.close()

@@ -231,10 +231,10 @@ class Connection:
         try:
             await asyncio.wait((writer, reader), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            reason = "the socket was closed"
+            code = 1006
             if reader.done() and not reader.cancelled() and reader.exception() is None:
-                reason = reader.result()
-            self.apply(self.session.gone(reason))
+                code = reader.result()
+            self.apply(self.session.gone(f"the socket was closed ({code})", code))
             for task in (writer, reader, *self._tasks):
                 task.cancel()
             await asyncio.gather(writer, reader, *self._tasks, return_exceptions=True)
@@ -246,18 +246,19 @@ class Connection:
         while self._offload.connections.get(self.session.ticket) is self:
             await asyncio.sleep(0.01)
 
-    async def _read(self) -> str:
+    async def _read(self) -> int:
+        """The code with which the socket closes."""
         try:
             while True:
                 message = await self._websocket.receive()
                 if message["type"] == "websocket.disconnect":
-                    return f"closed by the peer ({message.get('code', 1006)})"
+                    return int(message.get("code") or 1006)
                 data = message.get("bytes")
                 if data is None:
                     data = (message.get("text") or "").encode("utf-8", "replace")
                 self.apply(self.session.received(data, time.monotonic()))
         except (WebSocketDisconnect, RuntimeError):
-            return "closed"
+            return 1006
 
     async def _write(self) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):

@@ -103,10 +103,17 @@ def url_of(host: str, port: int) -> str:
     return f"http://{f'[{name}]' if ':' in name and not name.startswith('[') else name}:{port}/"
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """uvicorn complains of every handshake that is answered with a refusal, which is a line of its
+    own already."""
+    return record.getMessage() != "ASGI callable returned without completing handshake."
+
+
 def log_to_stderr() -> None:
     """Events of the gateway, and what uvicorn warns of, as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    handler.addFilter(_is_news)
     for name, level in (("rlx_edge.gateway", logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers = [handler]

@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 from rlx_edge.gateway.limits import Limits
 from rlx_edge.gateway.protocol import (
+    MAX_FRAME,
     VERSION,
     Frame,
     Kind,
@@ -231,8 +232,13 @@ class ServerSession:
                 self._send(frame(Kind.PING, sent=self._clock()))
         return self._take()
 
-    def gone(self, reason: str) -> list[Effect]:
-        """The socket has closed; every run is stopped and every shard freed."""
+    def gone(self, reason: str, code: int = 1000) -> list[Effect]:
+        """The socket has closed; every run is stopped and every shard freed. ``code`` tells of a
+        client that broke WebSocket itself, which the socket has refused already."""
+        error = _BROKEN.get(code)
+        if error is not None and self.state != "closed":
+            refusal = failure(error[0], found=error[1], allowed=MAX_FRAME)
+            self._log("refused", code=refusal.code, reason=str(refusal))
         self._shut(reason)
         return self._take()
 
@@ -675,6 +681,13 @@ class ServerSession:
         effects, self._effects = self._effects, []
         return effects
 
+
+_BROKEN = {
+    TOO_BIG: ("frame.limit", "more"),
+    PROTOCOL_ERROR: ("frame.websocket", "not RFC 6455"),
+    1007: ("frame.websocket", "text that is not UTF-8"),
+}
+"""Close codes of a socket that refused its peer → what that was."""
 
 _HANDLERS: Mapping[Kind, Callable[[ServerSession, Frame], None]] = {
     Kind.HELLO: ServerSession._hello,

@@ -138,6 +138,7 @@ MESSAGES: dict[str, Message] = {
     "frame.limit": Message(
         LimitError, "a frame is too long", found="{found} bytes", allowed="at most {allowed} bytes"
     ),
+    "frame.websocket": Message(PeerError, "the peer breaks WebSocket", found="{found}"),
     "frame.control": Message(
         PeerError, "the control part of {kind} cannot be read", found="{found}", allowed="{allowed}"
     ),

@@ -36,6 +36,7 @@ export const MESSAGES = {
   "frame.kind": ["PeerError", "unknown kind of frame", "{found}", "{allowed}"],
   "frame.length": ["PeerError", "a frame of another length than it states", "{found}", "{allowed}"],
   "frame.limit": ["LimitError", "a frame is too long", "{found} bytes", "at most {allowed} bytes"],
+  "frame.websocket": ["PeerError", "the peer breaks WebSocket", "{found}"],
   "frame.control": ["PeerError", "the control part of {kind} cannot be read", "{found}", "{allowed}"],
   "peer.state": ["PeerError", "this frame cannot come now", "{found}", "{allowed}"],
   "peer.version": ["PeerError", "no version of the protocol that both sides know", "{found}", "{allowed}"],

@@ -1,0 +1,132 @@
+"""A gateway in a process of its own on loopback, with what it logs and how much memory it took."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rlx_edge.gateway.access import Access
+from rlx_edge.gateway.limits import Limits
+from rlx_edge.gateway.offload import Offload
+from rlx_edge.gateway.registry import Registry
+from rlx_edge.gateway.server import serve
+from rlx_edge.gateway.settings import Settings
+from rlx_edge.wasm_runtime.unit import WasmUnit
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "a token of the tests"
+ORIGIN = "https://pages.example"
+START_SECONDS = 60
+
+
+class LiveGateway:
+    """Lines that it logged, its address, its memory."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.url = url
+        self.port = int(url.rstrip("/").rpartition(":")[2])
+        self.lines: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            try:
+                self.lines.append(json.loads(line))
+            except ValueError:
+                self.lines.append({"event": "unstructured", "text": line})
+
+    def refused(self) -> list[str]:
+        """Codes of all refusals so far, in order."""
+        return [str(line["code"]) for line in self.lines if line["event"] == "refused"]
+
+    def wait_for(self, event: str, count: int = 1, seconds: float = 20.0) -> dict[str, Any]:
+        """The line of the ``count``-th such event."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = [line for line in self.lines if line["event"] == event]
+            if len(found) >= count:
+                return found[count - 1]
+            time.sleep(0.02)
+        raise AssertionError(f"no {event} number {count} in {self.lines[-10:]}")
+
+    def peak_bytes(self) -> int:
+        """The largest resident memory so far (``VmHWM``)."""
+        return self._status("VmHWM")
+
+    def resident_bytes(self) -> int:
+        """Resident memory now."""
+        return self._status("VmRSS")
+
+    def _status(self, name: str) -> int:
+        text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        line = next(line for line in text.splitlines() if line.startswith(f"{name}:"))
+        return int(line.split()[1]) << 10
+
+    def stop(self) -> int:
+        """SIGTERM, and how the process ended."""
+        self.process.terminate()
+        code = self.process.wait(30)
+        self._reader.join(10)
+        return code
+
+
+@contextmanager
+def live_gateway(
+    *, port: int = 0, models: tuple[Path, ...] = (), **limits: float
+) -> Iterator[LiveGateway]:
+    """A gateway with these limits and models until the block ends."""
+    words = [str(port), json.dumps(limits), *map(str, models)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.gateway.live", *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        if not url:
+            _, noise = process.communicate(timeout=10)
+            raise AssertionError(f"the gateway did not start: {noise}")
+        yield LiveGateway(process, url)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def main(words: list[str]) -> None:
+    """The process: serves until SIGTERM, prints its URL first."""
+    port, limits, *models = words
+    given = Limits(**json.loads(limits))
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder)
+        (site / "index.html").write_text("<!doctype html>", encoding="ascii")
+        offload = Offload(
+            Access(TOKEN, frozenset({ORIGIN})),
+            given,
+            Registry([Path(model) for model in models]),
+            lambda device: WasmUnit(device, seconds=given.run_seconds),
+        )
+        serve(Settings(site=site, port=int(port)), lambda url: print(url, flush=True), offload)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

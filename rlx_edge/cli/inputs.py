@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,7 +71,7 @@ def read_specs(specs: Sequence[str]) -> InputSpecs:
                 later.append(Random(name, shape, spec))
             elif text.startswith("value:"):
                 later.append(Literal(name, text.removeprefix("value:"), spec))
-            elif name and text:
+            elif name and _may_be_file(text):
                 arrays[name] = read_array(Path(text), name)
             else:
                 raise InputError("cli.input", "not an input", found=repr(spec), allowed=FORMS)
@@ -127,7 +128,7 @@ def read_array(path: Path, name: str) -> Array:
 def read_archive(spec: str) -> dict[str, Array]:
     """Every array of an ``.npz`` file by name."""
     path = Path(spec)
-    if path.suffix != ".npz" and not path.exists():
+    if not _may_be_file(spec):
         raise InputError("cli.input", "not an input", found=repr(spec), allowed=FORMS)
     with _opened(path) as loaded:
         if isinstance(loaded, np.ndarray):
@@ -135,6 +136,11 @@ def read_archive(spec: str) -> dict[str, Array]:
                 "cli.input", "an .npy file needs the name of its input", found=spec, allowed=FORMS
             )
         return {name: np.asarray(loaded[name]) for name in loaded.files}
+
+
+def _may_be_file(text: str) -> bool:
+    """Whether it is there or is called as arrays are; else another form may have been meant."""
+    return Path(text).suffix in (".npy", ".npz") or os.path.exists(text)
 
 
 @contextmanager

@@ -65,6 +65,8 @@ def test_values() -> None:
         ("image", "cli.input", ("'image'", "NAME=FILE.npy")),
         ("=x.npy", "cli.input", ("'=x.npy'",)),
         ("image=", "cli.input", ("'image='",)),
+        ("image=" + "x" * 300, "cli.input", ("NAME=FILE.npy",)),
+        ("rate=16000", "cli.input", ("'rate=16000'", "NAME=value:V,V,...")),
         ("image=nowhere.npy", "cli.file", ("nowhere.npy", "no such file")),
         ("nowhere.npz", "cli.file", ("nowhere.npz", "no such file")),
         ("image=random:2xx8", "cli.shape", ("image=random:2xx8", "1x3x48x320")),

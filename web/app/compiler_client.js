@@ -6,12 +6,13 @@
  * @typedef {import("../compiler/worker.js").CompiledAnswer} CompiledAnswer
  * @typedef {import("./worker_client.js").RequestOptions} RequestOptions
  * @typedef {{values?: Record<string, number[]>, shapes?: Record<string, number[]>}} Decisions
+ * @typedef {{device: "local" | "remote" | "split", after: string}} Placement
  */
 
 import { digestOf, fetchJson } from "./download.js";
 import { WorkerClient } from "./worker_client.js";
 
-const STORE = "rlx-compiled-1";
+const STORE = "rlx-compiled-2";
 const KEPT = 24;
 /** Larger models are not hashed, which would need them in memory at once. */
 const HASHED = 256 << 20;
@@ -48,18 +49,20 @@ export class CompilerClient {
    * @param {Blob} file
    * @param {string} name
    * @param {Decisions} decisions
+   * @param {Placement} placement
    * @param {RequestOptions} [options]
    * @returns {Promise<CompiledAnswer & {cached: boolean}>}
    */
-  async compile(file, name, decisions, options = {}) {
+  async compile(file, name, decisions, placement, options = {}) {
     const { values = {}, shapes = {} } = decisions;
-    const key = await keyOf(file, { compile: name, values, shapes }, options.signal);
+    const asked = { values, shapes, ...placement };
+    const key = await keyOf(file, { compile: name, ...asked }, options.signal);
     const kept = key && (await load(key));
     if (kept) {
       const [kernels, extra] = kept.parts;
       return { ...kept.head, kernels, extra, cached: true };
     }
-    const found = await this.#ask({ kind: "compile", file, name, values, shapes }, options);
+    const found = await this.#ask({ kind: "compile", file, name, ...asked }, options);
     const { kernels, extra, ...head } = found;
     if (key) await save(key, head, [kernels, extra]);
     return { ...found, cached: false };

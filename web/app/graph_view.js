@@ -28,6 +28,8 @@ const LETTER = 6.6;
 const LINE = 15;
 const PADDING = 10;
 const MAX_TEXT = 44;
+/** Pixels that a pointer may move in a click. */
+const CLICK = 4;
 
 const layouter = new WorkerClient(new URL("./graph_layout.js", import.meta.url), {
   what: "the layout",
@@ -35,10 +37,16 @@ const layouter = new WorkerClient(new URL("./graph_layout.js", import.meta.url),
 });
 
 /**
+ * @typedef {object} CutChoice
+ * @property {string[]} names of the values behind whose operations it can be cut
+ * @property {string} after the chosen one, "" where there is none
+ * @property {(after: string) => void} choose
+ *
  * @param {string} text the module as JSON
+ * @param {CutChoice} [cut]
  * @returns {Promise<HTMLElement>}
  */
-export async function graphView(text) {
+export async function graphView(text, cut) {
   const graph = /** @type {Graph} */ (JSON.parse(text));
   const { nodes, edges } = boxes(graph);
   const placed = await layouter.request({ nodes, edges });
@@ -52,6 +60,7 @@ export async function graphView(text) {
   const size = { width, height, start: placed.nodes[0]?.x };
   const view = new PanZoom(picture, size, `graph of ${nodes.length} boxes`);
   view.element.prepend(legend(graph));
+  if (cut) listenForCuts(picture, cut);
   view.element.querySelector(".save-picture")?.addEventListener("click", () => {
     const copy = /** @type {SVGSVGElement} */ (picture.cloneNode(true));
     copy.setAttribute("viewBox", `0 0 ${placed.width} ${placed.height}`);
@@ -59,6 +68,31 @@ export async function graphView(text) {
   });
   requestAnimationFrame(() => (nodes.length > 25 ? view.readable() : view.fit()));
   return view.element;
+}
+
+/**
+ * Clicking an operation cuts behind it; dragging moves the picture.
+ *
+ * @param {SVGSVGElement} picture
+ * @param {CutChoice} cut
+ */
+function listenForCuts(picture, { names, after, choose }) {
+  const known = new Set(names);
+  for (const node of picture.querySelectorAll("g.node[data-value]")) {
+    const value = String(node.getAttribute("data-value"));
+    if (known.has(value)) node.classList.add("cuttable");
+    if (value === after) node.classList.add("cut");
+  }
+  /** @type {{value: string, x: number, y: number} | null} */
+  let pressed = null;
+  picture.addEventListener("pointerdown", ({ target, clientX: x, clientY: y }) => {
+    const node = /** @type {Element} */ (target).closest("g.cuttable");
+    pressed = node && { value: String(node.getAttribute("data-value")), x, y };
+  });
+  picture.addEventListener("pointerup", ({ clientX, clientY }) => {
+    if (pressed && Math.hypot(clientX - pressed.x, clientY - pressed.y) < CLICK) choose(pressed.value);
+    pressed = null;
+  });
 }
 
 /** @param {Graph} graph */
@@ -82,11 +116,16 @@ function boxes({ parameters, operations, outputs }) {
     for (const { name } of operation.results) makers.set(name, `op${i}`);
     add({ id: `op${i}`, ...operationBox(operation) });
   });
-  shown.forEach(({ operands }, i) => {
+  /** @type {Map<unknown, string>} */
+  const senders = new Map();
+  shown.forEach(({ operator, operands, attributes }, i) => {
     for (const name of operands) {
       const from = makers.get(name);
       if (from) edges.push({ from, to: `op${i}` });
     }
+    if (operator === "comm::send") senders.set(attributes.edge, `op${i}`);
+    const sender = operator === "comm::recv" && senders.get(attributes.edge);
+    if (sender) edges.push({ from: sender, to: `op${i}` });
   });
   outputs.forEach(({ name, value }, i) => {
     add({ id: `out${i}`, lines: [name], fill: "#ffffff", border: "#333333", round: true });
@@ -103,6 +142,7 @@ function operationBox({ operator, attributes, results }) {
     .map(([name, value]) => `${name} = ${typeof value === "string" ? value : JSON.stringify(value)}`);
   const layout = /** @type {keyof typeof LAYOUTS} */ (attributes.memory_layout);
   return {
+    value: results[0]?.name,
     lines: [operator.replace(/^rlxc::/, ""), results.map(typeText).join(", ")],
     title: [`${results.map(({ name }) => `%${name}`).join(", ")} = ${operator}`, ...details].join("\n"),
     fill: deviceColor(attributes.target_device_set?.[0]),
@@ -129,10 +169,10 @@ function shortened(text) {
 }
 
 /** @param {any} node */
-function nodeBox({ x, y, width, height, lines, fill, border, title, round, dashed }) {
+function nodeBox({ x, y, width, height, lines, fill, border, title, round, dashed, value = null }) {
   return svg(
     "g",
-    { class: "node", transform: `translate(${x - width / 2} ${y - height / 2})` },
+    { class: "node", "data-value": value, transform: `translate(${x - width / 2} ${y - height / 2})` },
     title ? svg("title", {}, title) : null,
     svg("rect", {
       width,

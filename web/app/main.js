@@ -10,10 +10,13 @@ import { irView } from "./ir_view.js";
 import { memoryView } from "./memory_view.js";
 import { OpenModel } from "./open_model.js";
 import { OrientationPanel } from "./orientation_panel.js";
+import { PlacementView } from "./placement_view.js";
 import { asReport, Cancelled, Report } from "./reports.js";
 import { tensorTable, timesList } from "./results.js";
+import { splitTimelineView } from "./split_timeline.js";
 import { StepsView } from "./steps_view.js";
 import { Tabs } from "./tabs.js";
+import { taskGraphView } from "./task_graph_view.js";
 import { TensorPanel } from "./tensor_panel.js";
 import { timelineView } from "./timeline_view.js";
 
@@ -47,6 +50,8 @@ class Page {
   constructor() {
     this.steps = new StepsView(() => this.cancel());
     this.tabs = new Tabs(byId("inspect"));
+    this.placement = new PlacementView((placement) => this.place(placement));
+    byId("placement").append(this.placement.element);
     byId("steps").append(this.steps.element);
     byId("browser").append(capabilitiesView());
     byId("repeat").addEventListener("change", () => {
@@ -77,18 +82,47 @@ class Page {
     byId("panel").replaceChildren(panel.element);
     byId("result").replaceChildren();
     this.tabs.clear();
+    this.placement.reset();
     this.steps.reset();
     this.clearError();
     document.body.dataset.state = origin ? "opening" : "empty";
     if (!origin) return;
-    const model = new OpenModel(origin, this.compiler);
+    const model = new OpenModel(origin, this.compiler, {
+      token: () => this.placement.token.value,
+      onGateway: (state) => {
+        if (this.model === model) this.placement.showState(state);
+      },
+    });
     this.model = model;
     await this.#work(async (call) => {
       await model.open(call);
       if (model.description) panel.describe?.(model.description);
+      this.placement.element.disabled = false;
       document.body.dataset.state = "ready";
       this.#inspectModel();
     });
+  }
+
+  /**
+   * Run the open model elsewhere from now on; what has been run is run again there.
+   *
+   * @param {import("./compiler_client.js").Placement} placement
+   */
+  async place(placement) {
+    const { model } = this;
+    if (!model) return;
+    const hasRun = byId("result").childElementCount > 0;
+    this.cancel();
+    await this.turn;
+    const isCurrent = () => this.model === model && this.placement.placement === placement;
+    if (!isCurrent()) return;
+    await this.#work(async (call) => {
+      model.place(placement);
+      await model.prepare(call);
+      document.body.dataset.state = "ready";
+      this.#inspectModel();
+    });
+    if (hasRun && isCurrent() && document.body.dataset.state === "ready") await this.run();
   }
 
   /** Run the open model on the panel's inputs; a run that is asked for meanwhile comes after. */
@@ -160,7 +194,15 @@ class Page {
     const { model, tabs } = this;
     const compiled = model?.variants[model.variants.length - 1];
     if (!model || !compiled) return;
-    tabs.set("Graph", () => graphView(compiled.graph));
+    this.placement.setCuts(compiled.cuts);
+    const { after } = model.placement;
+    const names = compiled.cuts.slice(1, -1).map(([name]) => name);
+    const choose = (/** @type {string} */ name) => {
+      if (this.placement.placement.device === "split") this.placement.choose(name);
+    };
+    tabs.set("Graph", () => graphView(compiled.graph, { names, after, choose }));
+    if (compiled.peer) tabs.set("Tasks", () => taskGraphView(compiled));
+    else tabs.remove("Tasks");
     tabs.set("IR text", () => irView(compiled, model.origin.name));
     tabs.set("Compiler", () => passesTable(compiled));
   }
@@ -173,6 +215,7 @@ class Page {
     const { model, panel, tabs } = this;
     if (!model || !panel) return;
     const compiled = model.variants[answer.variant];
+    this.placement.setSymbols(answer.symbols);
     byId("result").replaceChildren(
       ...[
         panel.show(answer.outputs),
@@ -191,9 +234,10 @@ class Page {
     tabs.set("Memory", () => memoryView(compiled, answer));
     const { launches } = JSON.parse(compiled.program);
     const named = launches.map((/** @type {string[]} */ [op, value]) => ({ op, value }));
+    const { events, remote } = answer;
     tabs.set("Timeline", () =>
-      answer.events.length
-        ? timelineView(answer.events, named)
+      events.length
+        ? h("div", {}, remote && splitTimelineView(events, remote), timelineView(events, named))
         : h("p", { class: "hint" }, "run with “time every launch” to see where the time goes"),
     );
   }
@@ -235,6 +279,7 @@ function originOf(listed) {
   /** @type {Origin} */
   const origin = {
     name: `${listed.name}.onnx`,
+    digest: listed.digest,
     load: ({ signal, onStep }) =>
       fetchModel(listed, {
         signal,

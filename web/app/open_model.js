@@ -14,7 +14,10 @@
  * @property {string} [detail]
  * @property {boolean} [ended]
  * @typedef {{signal: AbortSignal, onStep: (report: StepReport) => void}} Call
- * @typedef {{name: string, load: (call: Call) => Promise<Blob>}} Origin
+ * @typedef {{name: string, load: (call: Call) => Promise<Blob>, digest?: string}} Origin `digest`
+ *   of a file that the gateway has too
+ * @typedef {import("./compiler_client.js").Placement} Placement
+ * @typedef {import("../runtime/gateway_client.js").GatewayState} GatewayState
  */
 
 import { Report, throwIfCancelled } from "./reports.js";
@@ -27,21 +30,29 @@ export class OpenModel {
   /** @type {Blob | null} */
   #file = null;
   #created = false;
+  /** Whether the model branches on values that only a run has. */
+  #decides = false;
   /** @type {((report: StepReport) => void)} */
   #onStep = () => {};
   #runner = new WorkerClient(new URL("./runner.js", import.meta.url), {
     what: "the worker that runs the model",
     interruptible: true,
     onAsk: (ask) => this.#missingVariant(ask),
+    onNotice: ({ gateway }) => this.onGateway(gateway),
   });
 
   /**
    * @param {Origin} origin
    * @param {CompilerClient} compiler
+   * @param {{token: () => string, onGateway: (state: GatewayState) => void}} gateway
    */
-  constructor(origin, compiler) {
+  constructor(origin, compiler, { token, onGateway }) {
     this.origin = origin;
     this.compiler = compiler;
+    this.token = token;
+    this.onGateway = onGateway;
+    /** @type {Placement} */
+    this.placement = { device: "local", after: "" };
     /** @type {Description | null} */
     this.description = null;
     /**
@@ -69,13 +80,33 @@ export class OpenModel {
     call.onStep({ step: "download", ended: true });
     this.description = await this.compiler.describe(this.#file, this.origin.name, this.#told(call));
     call.onStep({ step: "python", ended: true });
+    await this.prepare(call);
+  }
+
+  /**
+   * Where it runs from now on; it has to be prepared again.
+   *
+   * @param {Placement} placement
+   */
+  place(placement) {
+    this.placement = placement;
+    this.#created = false;
+  }
+
+  /**
+   * Compilation and weights, where no input's value decides.
+   *
+   * @param {Call} call
+   */
+  async prepare(call) {
+    const detail = "with the first run, whose values decide";
     try {
-      await this.#create({}, call);
+      if (!this.#decides) await this.#create({}, call);
     } catch (error) {
-      // The model branches on a value that only a run has.
       if (/** @type {any} */ (error).code !== "import.value_needed") throw error;
-      call.onStep({ step: "compile", detail: "with the first run, whose values decide", done: 0, total: 1 });
+      this.#decides = true;
     }
+    if (this.#decides) call.onStep({ step: "compile", detail, done: 0, total: 1 });
   }
 
   /**
@@ -87,7 +118,7 @@ export class OpenModel {
   async run(feeds, options, call) {
     if (!this.#file) throw new Report("page.model", "the model has not been loaded");
     this.#onStep = call.onStep;
-    if (!this.#created) await this.#create(decisions(feeds), call);
+    if (!this.#created) await this.#create(this.#decides ? decisions(feeds) : {}, call);
     call.onStep({ step: "run" });
     const { signal } = call;
     const onProgress = (/** @type {any} */ progress) => {
@@ -95,7 +126,8 @@ export class OpenModel {
       const { done, total } = progress;
       call.onStep({ step, done, total, detail: progress.step });
     };
-    const found = await this.#runner.request({ kind: "run", feeds, ...options }, { signal, onProgress });
+    const asked = { kind: "run", feeds, ...options, gateway: this.#gateway({}) };
+    const found = await this.#runner.request(asked, { signal, onProgress });
     call.onStep({ step: "weights", ended: true });
     call.onStep({ step: "run", ended: true });
     return found;
@@ -115,7 +147,7 @@ export class OpenModel {
     const file = /** @type {Blob} */ (this.#file);
     const { name } = this.origin;
     call.onStep({ step: "compile" });
-    const model = await this.compiler.compile(file, name, decided, this.#told(call));
+    const model = await this.compiler.compile(file, name, decided, this.placement, this.#told(call));
     const { cached, milliseconds } = model;
     const detail = cached ? "kept from an earlier visit" : `${Math.round(milliseconds)} ms`;
     call.onStep({ step: "compile", detail, ended: true });
@@ -123,7 +155,8 @@ export class OpenModel {
     const onProgress = (/** @type {any} */ progress) =>
       call.onStep({ step: "weights", done: progress.done, total: progress.total, detail: progress.step });
     const { signal } = call;
-    await this.#runner.request({ kind: "create", name, model, file }, { signal, onProgress });
+    const gateway = this.#gateway(decided);
+    await this.#runner.request({ kind: "create", name, model, file, gateway }, { signal, onProgress });
     this.variants = [model];
     this.#created = true;
     call.onStep({ step: "weights", ended: true });
@@ -142,11 +175,21 @@ export class OpenModel {
       file,
       this.origin.name,
       { values, shapes },
+      this.placement,
       this.#told({ onStep, signal: new AbortController().signal }),
     );
     this.variants.push(model);
     this.#onStep({ step: "compile", ended: true });
-    return model;
+    return { ...model, gateway: this.#gateway({ values }) };
+  }
+
+  /**
+   * What the runner needs to use a gateway.
+   *
+   * @param {import("./compiler_client.js").Decisions} decided
+   */
+  #gateway({ values = {} }) {
+    return { url: document.baseURI, token: this.token(), model: this.origin.digest ?? "", values };
   }
 
   /**

@@ -3,20 +3,24 @@
  *
  * | request | answer |
  * | --- | --- |
- * | `{kind: "create", name, model, file}` | `progress`…, `created` |
- * | `{kind: "run", feeds, repeat, profile}` | `progress`…, `ran` |
+ * | `{kind: "create", name, model, file, gateway}` | `progress`…, `created` |
+ * | `{kind: "run", feeds, repeat, profile, gateway}` | `progress`…, `ran` |
  * | `{kind: "cancel", target}` | none; the request `target` fails with `session.cancelled` |
  * | `{kind: "release"}` | `released` |
  *
  * A variant that is missing is asked for: `{kind: "ask", id, values, shapes}` goes out and
- * `{kind: "answer", id, value | failed}` comes back.
+ * `{kind: "answer", id, value | failed}` comes back. `{kind: "notice", gateway}` tells how the
+ * connection to the gateway fares.
  *
  * @typedef {{type: string, data: any, dims: number[]}} PlainTensor
  * @typedef {object} RunAnswer
  * @property {Record<string, PlainTensor>} outputs
  * @property {number} first milliseconds of the first run: plan, memory, kernels
  * @property {number[]} times milliseconds of the further runs
- * @property {import("../runtime/trace.js").TraceEvent[]} events of the instrumented run
+ * @property {import("../runtime/trace.js").TraceEvent[]} events of the instrumented run, or of the
+ *   last one where a gateway had a part in it
+ * @property {import("../runtime/gateway_client.js").RemoteRun | null} remote the gateway's part of
+ *   the same run
  * @property {number} variant which of the compiled programs ran
  * @property {Record<string, number>} symbols sizes and values that the plan was made for
  * @property {number} peak bytes that the plan needs
@@ -24,7 +28,7 @@
  */
 
 import { FeedChecker } from "../runtime/feeds.js";
-import { InferenceSession, Tensor } from "../runtime/index.js";
+import { GatewayClient, InferenceSession, Tensor } from "../runtime/index.js";
 import { evaluate } from "../runtime/plan.js";
 import { failedGuard } from "../runtime/runner.js";
 
@@ -34,6 +38,9 @@ const PAUSE = 50;
 
 /** @type {InferenceSession | null} */
 let session = null;
+/** @type {GatewayClient | null} */
+let gateway = null;
+let token = "";
 let compilations = 0;
 /** @type {Map<number, AbortController>} */
 const running = new Map();
@@ -56,18 +63,57 @@ function compiledModel(model, name, file) {
  * @param {AbortSignal} signal
  * @param {(progress: any) => void} onProgress
  */
-async function create({ name, model, file }, signal, onProgress) {
+async function create({ name, model, file, gateway: asked }, signal, onProgress) {
   await session?.release();
+  session = null;
   compilations = 0;
+  const peer = await peerFor(model, asked, file);
   session = await InferenceSession.create(compiledModel(model, name, file), {
     signal,
     onProgress,
+    peer,
+    device: peer && JSON.parse(model.program).part.device,
     compile: async (request) => {
       compilations += 1;
-      return compiledModel(await ask(request), name, file);
+      const { gateway: again, ...variant } = await ask(request);
+      await peerFor(variant, again, file);
+      return compiledModel(variant, name, file);
     },
   });
   return { kind: "created", outputs: session.outputMetadata, memory: session.memorySize };
+}
+
+/**
+ * The gateway's client, which knows the other part of a compiled model; none where there is no
+ * other part.
+ *
+ * @param {any} compiled
+ * @param {{url: string, token: string, model: string, values: Record<string, number[]>}} asked
+ * @param {Blob} file
+ */
+async function peerFor(compiled, asked, file) {
+  if (!compiled.peer) {
+    const client = gateway;
+    gateway = null;
+    await client?.close();
+    return undefined;
+  }
+  token = asked.token;
+  gateway ??= new GatewayClient(asked.url, {
+    token: () => token,
+    client: "page",
+    onState: (state) => scope.postMessage({ kind: "notice", gateway: state }),
+  });
+  await gateway.add({
+    device: compiled.peer,
+    ir: compiled.placed,
+    irDigest: compiled.ir_digest,
+    taskGraph: compiled.task_graph,
+    weights: { files: { model: file, extra: compiled.extra }, constants: compiled.constants },
+    model: asked.model,
+    values: asked.values,
+  });
+  return gateway;
 }
 
 /**
@@ -88,8 +134,9 @@ function ask(request) {
  * @param {AbortSignal} signal
  * @param {(progress: any) => void} onProgress
  */
-async function run({ feeds: plain, repeat, profile }, signal, onProgress) {
+async function run({ feeds: plain, repeat, profile, gateway: asked }, signal, onProgress) {
   if (!session) throw new Error("no model is loaded");
+  token = asked.token;
   const feeds = Object.fromEntries(
     Object.entries(plain).map(([name, { type, data, dims }]) => [
       name,
@@ -107,7 +154,7 @@ async function run({ feeds: plain, repeat, profile }, signal, onProgress) {
     onProgress({ step: "run", done: round, total: repeat });
   }
   /** @type {import("../runtime/trace.js").TraceEvent[]} */
-  let events = [];
+  let events = gateway ? session.lastProfile : [];
   if (profile) {
     session.startProfiling();
     try {
@@ -127,6 +174,7 @@ async function run({ feeds: plain, repeat, profile }, signal, onProgress) {
     first,
     times,
     events,
+    remote: gateway?.lastRun ?? null,
     ...planned(session, feeds),
     counts: { memory: session.memorySize, plans: session.planCount, compilations },
   };

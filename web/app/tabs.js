@@ -42,6 +42,19 @@ export class Tabs {
     if (!this.#chosen || this.#chosen === name) this.choose(name);
   }
 
+  /**
+   * Take a tab away; the first one is shown in its place.
+   *
+   * @param {string} name
+   */
+  remove(name) {
+    const found = this.#tabs.get(name);
+    if (!found) return;
+    found.tab.remove();
+    this.#tabs.delete(name);
+    if (this.#chosen === name) this.choose([...this.#tabs.keys()][0]);
+  }
+
   /** Without tabs nothing is shown. */
   clear() {
     this.#tabs.clear();

@@ -22,8 +22,10 @@ export class WorkerClient {
 
   /**
    * @param {URL} url
-   * @param {{what: string, interruptible: boolean, onAsk?: (ask: any) => Promise<any>}} options
-   *   `what` for messages; an interruptible worker is told of a cancel, another is ended
+   * @param {{what: string, interruptible: boolean, onAsk?: (ask: any) => Promise<any>,
+   *   onNotice?: (notice: any) => void}} options
+   *   `what` for messages; an interruptible worker is told of a cancel, another is ended; a notice
+   *   belongs to no request
    */
   constructor(url, options) {
     this.url = url;
@@ -93,6 +95,7 @@ export class WorkerClient {
       this.#answer(worker, id, rest);
       return;
     }
+    if (kind === "notice") this.options.onNotice?.(rest);
     const pending = this.#pending.get(id);
     if (!pending) return;
     if (kind === "progress") {

@@ -6,7 +6,7 @@
  * | --- | --- |
  * | `{id, kind: "start"}` | `progress`…, `ready` |
  * | `{id, kind: "describe", file, name}` | `progress`…, `described` |
- * | `{id, kind: "compile", file, name, values, shapes, style}` | `progress`…, `compiled` |
+ * | `{id, kind: "compile", file, name, values, shapes, style, device, after}` | `progress`…, `compiled` |
  *
  * Any may be answered by `failed` with code, message and excerpt. Compiling cannot be interrupted:
  * who wants to cancel terminates the worker. The model is a `Blob`; only the ranges that the
@@ -27,6 +27,8 @@
  * @property {Record<string, number[]>} [values]
  * @property {Record<string, number[]>} [shapes]
  * @property {string} [style]
+ * @property {"local" | "remote" | "split"} [device]
+ * @property {string} [after] the value behind whose operation a split is cut
  * @typedef {object} CompiledAnswer
  * @property {string} program the document of `rlx_edge/ir/program_text.py`
  * @property {Uint8Array<ArrayBuffer>} kernels
@@ -36,6 +38,12 @@
  * @property {string} placed the text after them
  * @property {string} graph the latter as JSON
  * @property {unknown[][]} buffers see `rlx_edge/compile/page.py`
+ * @property {[string, [string, string, string][]][]} cuts where it can be cut, and what crosses
+ * @property {string} peer the other device, "" where there is none
+ * @property {string} ir_digest
+ * @property {string} task_graph its document; "" without a peer, as its pictures
+ * @property {string} task_dot
+ * @property {string} task_svg
  * @property {number} milliseconds
  * @property {{step: string, milliseconds: number}[]} passes
  */
@@ -110,10 +118,10 @@ def guarded(work):
 def describe(read, size, name):
     return guarded(lambda: describe_model(lambda o, n: read(o, n).to_bytes(), size, name))
 
-def compile_model(read, size, name, values, shapes, style, progress):
+def compile_model(read, size, name, values, shapes, style, device, after, progress):
     return guarded(lambda: compile_for_page(
         lambda o, n: read(o, n).to_bytes(), size, name, values.to_py(), shapes.to_py(),
-        style=style, progress=progress))
+        style=style, device=device, split_after=after, progress=progress))
 `;
 
 /**
@@ -142,7 +150,8 @@ function reader(file) {
  * @param {(progress: Progress) => void} tell
  * @returns {CompiledAnswer}
  */
-function compiled({ file, name, values = {}, shapes = {}, style = "v8" }, compile, tell) {
+function compiled(request, compile, tell) {
+  const { file, name, values = {}, shapes = {}, style = "v8", device = "local", after = "" } = request;
   const started = performance.now();
   /** @type {{step: string, start: number}[]} */
   const steps = [];
@@ -150,7 +159,10 @@ function compiled({ file, name, values = {}, shapes = {}, style = "v8" }, compil
     steps.push({ step, start: performance.now() });
     tell({ step });
   };
-  const model = unwrap(compile(reader(file), file.size, name, values, shapes, style, onStep));
+  const read = reader(file);
+  const model = unwrap(
+    compile(read, file.size, name, values, shapes, style, device, after, onStep),
+  );
   const bytes = (/** @type {string} */ part) => {
     const value = model[part];
     const copy = value.toJs();
@@ -158,7 +170,8 @@ function compiled({ file, name, values = {}, shapes = {}, style = "v8" }, compil
     return copy;
   };
   const [kernels, extra] = [bytes("kernels"), bytes("extra")];
-  const { program, constants, ir, placed, graph, buffers } = model;
+  const { program, constants, ir, placed, graph, buffers, cuts } = model;
+  const { peer, ir_digest, task_graph, task_dot, task_svg } = model;
   model.destroy();
   const end = performance.now();
   return {
@@ -170,6 +183,12 @@ function compiled({ file, name, values = {}, shapes = {}, style = "v8" }, compil
     placed,
     graph,
     buffers: JSON.parse(buffers),
+    cuts: JSON.parse(cuts),
+    peer,
+    ir_digest,
+    task_graph,
+    task_dot,
+    task_svg,
     milliseconds: end - started,
     passes: steps.map(({ step, start }, i) => ({
       step,

@@ -35,7 +35,7 @@
  *
  * @typedef {{state: "connecting" | "open" | "lost" | "closed", reason: string}} GatewayState
  * @typedef {object} GatewayOptions
- * @property {string} [token]
+ * @property {string | (() => string)} [token] asked for at every connection
  * @property {string} [client] a name for the gateway's log
  * @property {(state: GatewayState) => void} [onState]
  * @property {any} [WebSocket] where the platform has none
@@ -219,7 +219,7 @@ class Connection {
     address.hash = address.search = "";
     this.#session = new GatewaySession(options.client ?? "page", Trace.now);
     const Socket = options.WebSocket ?? globalThis.WebSocket;
-    const { token } = options;
+    const token = typeof options.token === "function" ? options.token() : options.token;
     const offered = token ? [SUBPROTOCOL, tokenSubprotocol(token)] : [SUBPROTOCOL];
     const socket = new Socket(address.href, offered);
     this.#socket = socket;
@@ -588,7 +588,7 @@ class Connection {
       () => false,
     );
     const why = answers
-      ? "the gateway is there but refuses this page: a wrong token, a foreign origin or too many clients"
+      ? "the gateway is there but refuses: no offloading, a wrong token, a foreign origin, or too many clients"
       : "no gateway answers";
     this.#end(failure("peer.lost", { reason: why }));
   }

@@ -94,18 +94,28 @@ def models() -> Iterator[str]:
 
 
 def command_line() -> Iterator[str]:
+    """The same through `rlx run`, once a model, its outputs compared as well."""
+    folder = Path(tempfile.mkdtemp())
     command = [sys.executable, "-m", "rlx_edge.cli.main", "run", "--json", "--device", DEVICE]
-    for name in MODELS:
-        done = subprocess.run(
-            [*command, str(model_path(name))], capture_output=True, text=True, check=False
-        )
+    for name, feeds_of in MODELS.items():
+        feeds, given, written = feeds_of(0), folder / "feeds.npz", folder / f"{name}.npz"
+        np.savez(given, **feeds)
+        words = [str(model_path(name)), "--input", str(given), "--output", str(written)]
+        done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(done.stderr)
-        report = json.loads(done.stdout)
+        comparison, report = Comparison(), json.loads(done.stdout)
+        expected = Oracle(model_path(name)).run(feeds)
+        with np.load(written) as outputs:
+            comparison.add({key: outputs[key] for key in expected}, expected)
+        worst = max(item.relative for item in comparison.outputs.values())
         yield (
-            f"rlx run {name}: ready after {report['seconds']['load']:.2f} s, first run "
+            f"rlx run {name}: {worst:.2e} of the largest value, {report['compile_count']} compile, "
+            f"ready after {report['seconds']['load']:.2f} s, first run "
             f"{1e3 * report['seconds']['runs'][0]:.2f} ms, {report['memory_bytes']} bytes"
         )
+        if not worst <= TOLERANCE:
+            raise SystemExit(f"rlx run {name} differs")
 
 
 def contexts() -> Iterator[str]:

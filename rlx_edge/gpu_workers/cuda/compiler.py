@@ -18,6 +18,8 @@ from rlx_edge.ir.errors import DeviceError
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--diag-suppress=177", "--ptxas-options=-v")
 """One rounding an operation; IEEE division, square root and subnormals are NVRTC's defaults."""
+OWN_CACHE = (12, 8)
+"""From this version NVRTC keeps results itself, and leaves out the log of those."""
 SUFFIX = ".cubin.json"
 
 
@@ -46,10 +48,11 @@ def compile_source(source: bytes, arch: str, cache: Path | None = None) -> Binar
 
 def _compile(source: bytes, arch: str) -> Binary:
     nvrtc = cupy().cuda.nvrtc
+    options = (*OPTIONS, "--no-cache") if nvrtc.getVersion() >= OWN_CACHE else OPTIONS
     program = nvrtc.createProgram(source.decode("utf-8"), "kernels.cu", (), ())
     try:
         try:
-            nvrtc.compileProgram(program, (f"--gpu-architecture={arch}", *OPTIONS))
+            nvrtc.compileProgram(program, (f"--gpu-architecture={arch}", *options))
         except nvrtc.NVRTCError as error:
             log = nvrtc.getProgramLog(program)
             raise DeviceError(

@@ -11,8 +11,12 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= auto
 BENCH_ARGS ?=
+SERVE_ARGS ?= --open
+# The browser tests run where both browsers are.
+BROWSERS := $(and $(shell command -v chromium chromium-browser),$(shell command -v firefox-esr firefox))
+WITHOUT_BROWSERS := $(if $(BROWSERS),,and not browser)
 
-.PHONY: help setup run test test-slow check bless bench docs accept-native
+.PHONY: help setup web run samples test test-slow check bless bench docs accept-native
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,22 +25,29 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,dev,web]'
 	@touch $@
 
 setup: $(STAMP) ## create .venv, install everything, fetch the models
 	@scripts/install_tools.sh wasm-validate:wabt node:nodejs npm:npm spirv-val:spirv-tools \
+		chromium:chromium firefox-esr:firefox-esr \
 		'/usr/share/vulkan/icd.d/lvp_icd*:mesa-vulkan-drivers'
 	@[ node_modules/.package-lock.json -nt package-lock.json ] || ! command -v npm >/dev/null || \
 		npm ci --no-audit --no-fund --loglevel=error
 	@$(BIN)/rlx models fetch
 
-run: setup ## run the orientation and the digits model on sample inputs
+web: setup ## build the page that `rlx serve` serves, into build/site
+	@$(BIN)/python -m scripts.build_web
+
+run: web ## serve the page with the sample models, print its URL, open a browser
+	@$(BIN)/rlx serve $(SERVE_ARGS)
+
+samples: setup ## run the orientation and the digits model on sample inputs
 	$(BIN)/python scripts/run_samples.py
 
 test: setup ## run the tests that need no special device and no patience
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal \
-		-m 'not gpu and not browser and not slow' $(PYTEST_ARGS)
+		-m 'not gpu and not slow $(WITHOUT_BROWSERS)' $(PYTEST_ARGS)
 
 test-slow: setup ## run the slow tests
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal \

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import secrets
+import sys
 import webbrowser
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
     """Arguments of ``rlx serve``."""
     parser.add_argument("--host", default="127.0.0.1", help="address; 127.0.0.1 by default")
     parser.add_argument(
-        "--port", type=int, default=DEFAULT_PORT, help=f"{DEFAULT_PORT} by default; 0 for any"
+        "--port", type=int, help=f"{DEFAULT_PORT} by default, or a free one where that is taken"
     )
     parser.add_argument(
         "--models",
@@ -61,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
         metavar="ORIGIN",
         help="a further origin whose pages may offload, such as https://example.org",
     )
-    parser.add_argument("--open", action="store_true", help="open a browser")
+    parser.add_argument(
+        "--open", action="store_true", help="open a browser, where there is one and a display"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -80,7 +83,8 @@ def execute(options: argparse.Namespace) -> int:
         site=options.site or default_site(),
         models=served_models(options.models),
         host=options.host,
-        port=options.port,
+        port=DEFAULT_PORT if options.port is None else options.port,
+        any_port=options.port is None,
         names=tuple(options.name),
         isolated=not options.no_isolation,
     )
@@ -91,11 +95,18 @@ def execute(options: argparse.Namespace) -> int:
         print(f"rlx-edge serves {len(settings.models)} models at {url}", flush=True)
         if access is not None and access.token != options.token:
             print(f"token for offloading: {access.token}", flush=True)
-        if options.open:
+        if options.open and has_display():
             webbrowser.open(url)
 
     serve(settings, announce, None if access is None else make_offload(access, settings))
     return 0
+
+
+def has_display() -> bool:
+    """Whether a browser that is opened here would be seen."""
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def offload_access(options: argparse.Namespace) -> Access | None:

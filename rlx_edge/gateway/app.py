@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from rlx_edge.gateway.assets import SiteFiles, file_response
+from rlx_edge.gateway.request_log import RequestLog
 from rlx_edge.gateway.security import SecurityMiddleware
 from rlx_edge.gateway.settings import Model, Settings
 
@@ -60,6 +61,7 @@ def create_app(settings: Settings, offload: Offload | None = None) -> Starlette:
             Mount("/", SiteFiles(settings.site)),
         ],
         middleware=[
+            Middleware(RequestLog),
             Middleware(
                 SecurityMiddleware,
                 allowed_hosts=settings.allowed_hosts,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -49,7 +51,7 @@ def serve(
     `announce` is told the URL once the port is open. DeviceError `gateway.bind` where that
     cannot be.
     """
-    listener = bind(settings.host, settings.port)
+    listener = bind(settings.host, settings.port, settings.any_port)
     try:
         log_to_stderr()
         server = uvicorn.Server(
@@ -67,16 +69,16 @@ def serve(
             )
         )
         announce(url_of(settings.host, listener.getsockname()[1]))
-        try:
+        # uvicorn raises the signal again once all is closed; it has done its work by then.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
-        except KeyboardInterrupt:
-            pass  # uvicorn raises the signal again once everything is closed
     finally:
         listener.close()
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens on the address."""
+def bind(host: str, port: int, any_port: bool = False) -> socket.socket:
+    """A socket that listens on the address; with `any_port` on a free one if `port` is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is stated because asyncio sets TCP_NODELAY on such sockets only, and small
     # frames must not wait for acknowledgements.
@@ -88,6 +90,8 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         busy = error.errno == errno.EADDRINUSE
+        if busy and any_port:
+            return bind(host, 0)
         raise DeviceError(
             "gateway.bind",
             f"cannot listen on {host} port {port}",

@@ -30,6 +30,7 @@ class Settings:
         models: the models of the list, in order.
         host: address to listen on.
         port: TCP port, 0 for any free one.
+        any_port: take a free port where `port` is taken.
         names: further host names under which the gateway may be asked; requests with another
             `Host` are refused, so that a foreign page cannot reach it by rebinding its own name.
         isolated: send COOP and COEP, which shared memory between threads needs.
@@ -39,6 +40,7 @@ class Settings:
     models: tuple[Model, ...] = ()
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    any_port: bool = False
     names: tuple[str, ...] = field(default=())
     isolated: bool = True
 

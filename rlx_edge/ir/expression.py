@@ -95,6 +95,10 @@ SCALAR_OPS: dict[str, ScalarOp] = {
         ScalarOp("softplus", 1, _FLOAT, primitive=False),
         ScalarOp("sign", 1, _NUMBER, primitive=False),
         ScalarOp("pow", 2, _FLOAT, primitive=False),
+        *(
+            ScalarOp(name, 1, _FLOAT, primitive=False)
+            for name in ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
+        ),
     )
 }
 

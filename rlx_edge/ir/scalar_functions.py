@@ -24,6 +24,7 @@ from rlx_edge.ir.expression import (
     select,
     unary,
 )
+from rlx_edge.ir.inverse_functions import INVERSE_FUNCTIONS
 from rlx_edge.ir.types import F32, I32
 
 INFINITY = float("inf")
@@ -347,6 +348,11 @@ def pow(x: Expr, y: Expr) -> Expr:
     return select(_either(binary("eq", y, 0.0), binary("eq", x, 1.0)), _f(1), value)
 
 
+def _in_primitives(function: Callable[..., Expr]) -> Callable[..., Expr]:
+    """A function that is defined with derived operators."""
+    return lambda *args: expand(function(*args))
+
+
 FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "exp": exp,
     "log": log,
@@ -358,6 +364,7 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "softplus": softplus,
     "sign": sign,
     "pow": pow,
+    **{name: _in_primitives(function) for name, function in INVERSE_FUNCTIONS.items()},
 }
 """Derived operator of ``SCALAR_OPS`` → its definition in primitive ones."""
 

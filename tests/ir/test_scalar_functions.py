@@ -91,6 +91,22 @@ REFERENCES: dict[str, tuple[Callable[[Array], Array], float, list[Array]]] = {
             evenly(1e4, 2**22, 200_000),
         ],
     ),
+    "asin": (np.arcsin, 2.5, [every_magnitude(1e-38, 1, 200_000), evenly(-1, 1, 400_000)]),
+    "acos": (np.arccos, 2.5, [every_magnitude(1e-38, 1, 200_000), evenly(-1, 1, 400_000)]),
+    "atan": (np.arctan, 2.8, [every_magnitude(1e-38, LARGEST, 200_000), evenly(-5, 5, 400_000)]),
+    "sinh": (np.sinh, 3.0, [every_magnitude(1e-38, LARGEST, 200_000), evenly(-90, 90, 400_000)]),
+    "cosh": (np.cosh, 3.0, [every_magnitude(1e-38, LARGEST, 200_000), evenly(-90, 90, 400_000)]),
+    "asinh": (np.arcsinh, 3.8, [every_magnitude(1e-38, LARGEST, 200_000), evenly(-9, 9, 400_000)]),
+    "acosh": (
+        np.arccosh,
+        3.0,
+        [evenly(1, 2, 400_000), every_magnitude(1, LARGEST, 200_000)[200_000:]],
+    ),
+    "atanh": (
+        np.arctanh,
+        3.0,
+        [every_magnitude(1e-38, 0.999, 200_000), evenly(-0.99, 0.99, 400_000)],
+    ),
 }
 
 

@@ -68,4 +68,19 @@ OPS = (
     ),
     elementwise("sin", SINGLE, scalar("sin"), f"Sine of x radians (ONNX Sin){_FAR}."),
     elementwise("cos", SINGLE, scalar("cos"), f"Cosine of x radians (ONNX Cos){_FAR}."),
+    elementwise("asin", SINGLE, scalar("asin"), "Arc sine; NaN outside [-1, 1] (ONNX Asin)."),
+    elementwise("acos", SINGLE, scalar("acos"), "Arc cosine; NaN outside [-1, 1] (ONNX Acos)."),
+    elementwise("atan", SINGLE, scalar("atan"), "Arc tangent (ONNX Atan)."),
+    elementwise("sinh", SINGLE, scalar("sinh"), "Hyperbolic sine (ONNX Sinh)."),
+    elementwise("cosh", SINGLE, scalar("cosh"), "Hyperbolic cosine (ONNX Cosh)."),
+    elementwise("asinh", SINGLE, scalar("asinh"), "Inverse hyperbolic sine (ONNX Asinh)."),
+    elementwise(
+        "acosh", SINGLE, scalar("acosh"), "Inverse hyperbolic cosine; NaN below 1 (ONNX Acosh)."
+    ),
+    elementwise(
+        "atanh",
+        SINGLE,
+        scalar("atanh"),
+        "Inverse hyperbolic tangent; NaN outside [-1, 1] (ONNX Atanh).",
+    ),
 )

@@ -234,6 +234,10 @@ def _is_inf(n: NodeContext) -> Value:
 
 
 CONVERTERS: dict[str, Converter] = {
+    **{
+        name: _same(f"rlxc::{name.lower()}")
+        for name in ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh")
+    },
     "Abs": _abs,
     "Add": _binary("rlxc::add"),
     "And": _logical("rlxc::and"),

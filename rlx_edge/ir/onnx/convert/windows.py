@@ -1,4 +1,4 @@
-"""Convolutions and pooling: kernels that slide over spatial axes.
+"""Convolutions: kernels that slide over spatial axes; and the windows that pooling shares.
 
 The IR has two spatial axes. One-dimensional operators run as images of height 1, the reshapes
 around them are views. ``auto_pad`` becomes explicit padding: constant where the sizes allow, a
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from rlx_edge.ir.core import Value
 from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, ceildiv
@@ -32,7 +31,7 @@ class Window:
         return len(self.kernel)
 
 
-def _window(n: NodeContext, kernel: tuple[int, ...], spatial: Sequence[Dim]) -> Window:
+def window_of(n: NodeContext, kernel: tuple[int, ...], spatial: Sequence[Dim]) -> Window:
     rank = len(kernel)
     _check_axes(n, rank, spatial)
     stride = _spatial(n, "strides", rank)
@@ -112,7 +111,7 @@ def _padding(
     return tuple(large), tuple(small)
 
 
-def _as_image(n: NodeContext, x: Value, rank: int) -> Value:
+def as_image(n: NodeContext, x: Value, rank: int) -> Value:
     """``[N, C, L]`` as ``[N, C, 1, L]``."""
     if rank == 2:
         return x
@@ -120,37 +119,36 @@ def _as_image(n: NodeContext, x: Value, rank: int) -> Value:
     return n.reshape(x, [*shape[:-1], ONE, shape[-1]], hint=f"{x.name}_image")
 
 
-def _from_image(n: NodeContext, y: Value, rank: int) -> Value:
+def from_image(n: NodeContext, y: Value, rank: int) -> Value:
     if rank == 2:
         return y
     shape = y.type.shape
     return n.reshape(y, [*shape[:-2], shape[-1]])
 
 
-def _pair(values: tuple[int, ...], fill: int) -> tuple[int, ...]:
+def pair(values: tuple[int, ...], fill: int) -> tuple[int, ...]:
     return values if len(values) == 2 else (fill, *values)
 
 
-def _constant_padding(window: Window) -> tuple[int, ...] | None:
+def constant_padding(window: Window) -> tuple[int, ...] | None:
     """``(top, left, bottom, right)``, ``None`` where an amount depends on sizes."""
     amounts = (*window.before, *window.after)
     if not all(amount.is_constant for amount in amounts):
         return None
     before = tuple(amount.value for amount in window.before)
     after = tuple(amount.value for amount in window.after)
-    return (*_pair(before, 0), *_pair(after, 0))
+    return (*pair(before, 0), *pair(after, 0))
 
 
-def _padded(n: NodeContext, x: Value, window: Window, fill: float) -> tuple[Value, tuple[int, ...]]:
+def padded(n: NodeContext, x: Value, window: Window, fill: float) -> tuple[Value, tuple[int, ...]]:
     """The image and the padding left to the operator: symbolic amounts are applied before it."""
-    constant = _constant_padding(window)
+    constant = constant_padding(window)
     if constant is not None:
         return x, constant
     lead = (ZERO,) * (4 - window.rank)
     pads = (*lead, *window.before, *lead, *window.after)
     attrs: Attrs = {"pads": pads, "mode": "constant", "value": typed(fill, x.type.dtype)}
-    padded = n.step("rlxc::pad", [x], attrs)
-    return padded, (0, 0, 0, 0)
+    return n.step("rlxc::pad", [x], attrs), (0, 0, 0, 0)
 
 
 def _check_rank(n: NodeContext, rank: int) -> None:
@@ -198,22 +196,22 @@ def _image_rank(n: NodeContext, index: int) -> int:
 def _conv(n: NodeContext) -> Value:
     rank = _image_rank(n, 1)
     kernel = _kernel_of(n, n.shape(1))
-    window = _window(n, kernel, n.shape(0)[2:])
-    x = _as_image(n, n.value(0), rank)
-    x, padding = _padded(n, x, window, 0.0)
+    window = window_of(n, kernel, n.shape(0)[2:])
+    x = as_image(n, n.value(0), rank)
+    x, padding = padded(n, x, window, 0.0)
     operands = [x, _weight(n, rank)]
     bias = n.optional(2)
     if bias is not None:
         operands.append(bias)
     attrs: Attrs = {
-        "stride": _pair(window.stride, 1),
+        "stride": pair(window.stride, 1),
         "padding": padding,
-        "dilation": _pair(window.dilation, 1),
+        "dilation": pair(window.dilation, 1),
         "groups": n.int_attr("group", 1),
     }
     if rank == 2:
         return n.op("rlxc::conv2d", operands, attrs)
-    return _from_image(n, n.step("rlxc::conv2d", operands, attrs), rank)
+    return from_image(n, n.step("rlxc::conv2d", operands, attrs), rank)
 
 
 def _conv_transpose(n: NodeContext) -> Value:
@@ -232,21 +230,21 @@ def _conv_transpose(n: NodeContext) -> Value:
         pads = _explicit_pads(n, rank)
     else:
         pads, extra = _transposed_pads(n, mode, kernel, stride, dilation, extra, spatial)
-    x = _as_image(n, n.value(0), rank)
+    x = as_image(n, n.value(0), rank)
     operands = [x, _weight(n, rank)]
     bias = n.optional(2)
     if bias is not None:
         operands.append(bias)
     attrs: Attrs = {
-        "stride": _pair(stride, 1),
-        "padding": (*_pair(pads[:rank], 0), *_pair(pads[rank:], 0)),
-        "dilation": _pair(dilation, 1),
+        "stride": pair(stride, 1),
+        "padding": (*pair(pads[:rank], 0), *pair(pads[rank:], 0)),
+        "dilation": pair(dilation, 1),
         "groups": n.int_attr("group", 1),
-        "output_padding": _pair(extra, 0),
+        "output_padding": pair(extra, 0),
     }
     if rank == 2:
         return n.op("rlxc::conv_transpose2d", operands, attrs)
-    return _from_image(n, n.step("rlxc::conv_transpose2d", operands, attrs), rank)
+    return from_image(n, n.step("rlxc::conv_transpose2d", operands, attrs), rank)
 
 
 def _transposed_pads(
@@ -285,108 +283,7 @@ def _transposed_pads(
     return (*before, *after), tuple(added)
 
 
-# ---- pooling ---------------------------------------------------------------------------------
-
-
-def _pool_window(n: NodeContext) -> Window:
-    rank = _image_rank(n, 0)
-    kernel = n.ints_attr("kernel_shape")
-    if len(kernel) != rank or min(kernel) < 1:
-        n.fail(
-            "import.attribute",
-            "attribute 'kernel_shape' is not right",
-            found=list(kernel),
-            allowed=f"{rank} positive numbers",
-        )
-    return _window(n, kernel, n.shape(0)[2:])
-
-
-def _max_pool(n: NodeContext) -> tuple[Value | None, ...]:
-    if len(n.used) > 1 and n.used[1]:
-        n.unsupported("the output with indices is used")
-    window = _pool_window(n)
-    x = _as_image(n, n.value(0), window.rank)
-    x, padding = _padded(n, x, window, float("-inf"))
-    attrs: Attrs = {
-        "kernel": _pair(window.kernel, 1),
-        "stride": _pair(window.stride, 1),
-        "padding": padding,
-        "dilation": _pair(window.dilation, 1),
-        "ceil_mode": n.int_attr("ceil_mode", 0) != 0,
-    }
-    y = n.op("rlxc::max_pool2d", [x], attrs)
-    return (_from_image(n, y, window.rank), *(None for _ in n.used[1:]))
-
-
-def _average_pool(n: NodeContext) -> Value:
-    window = _pool_window(n)
-    if _constant_padding(window) is None and not n.int_attr("count_include_pad", 0):
-        n.unsupported("padding that depends on sizes and is not counted")
-    x = _as_image(n, n.value(0), window.rank)
-    x, padding = _padded(n, x, window, 0.0)
-    attrs: Attrs = {
-        "kernel": _pair(window.kernel, 1),
-        "stride": _pair(window.stride, 1),
-        "padding": padding,
-        "dilation": _pair(window.dilation, 1),
-        "ceil_mode": n.int_attr("ceil_mode", 0) != 0,
-        "count_include_pad": n.int_attr("count_include_pad", 0) != 0,
-    }
-    return _from_image(n, n.op("rlxc::average_pool2d", [x], attrs), window.rank)
-
-
-def _lp_pool(n: NodeContext) -> Value:
-    """(sum of |x|^p in each window)^(1/p); the mean times the window's size is the sum."""
-    window = _pool_window(n)
-    if n.int_attr("ceil_mode", 0):
-        n.unsupported("ceil_mode")
-    order = n.int_attr("p", 2)
-    if order < 1:
-        n.fail("import.attribute", "p must be positive", found=order)
-    x = _as_image(n, n.value(0), window.rank)
-    dtype = x.type.dtype
-    size = n.step("rlxc::abs", [x])
-    powers = size if order == 1 else n.step("rlxc::pow", [size, n.splat(float(order), dtype)])
-    powers = n.step("rlxc::mul", [size, size]) if order == 2 else powers
-    powers, padding = _padded(n, powers, window, 0.0)
-    attrs: Attrs = {
-        "kernel": _pair(window.kernel, 1),
-        "stride": _pair(window.stride, 1),
-        "padding": padding,
-        "dilation": _pair(window.dilation, 1),
-        "ceil_mode": False,
-        "count_include_pad": True,
-    }
-    mean = n.step("rlxc::average_pool2d", [powers], attrs)
-    total = n.step("rlxc::mul", [mean, n.splat(float(prod(window.kernel)), dtype)])
-    if order == 2:
-        total = n.step("rlxc::sqrt", [total])
-    elif order != 1:
-        total = n.step("rlxc::pow", [total, n.splat(1 / order, dtype)])
-    return _from_image(n, total, window.rank)
-
-
-def _global(name: str, reduction: str) -> Converter:
-    """Over all spatial axes, which stay with size 1."""
-
-    def convert(n: NodeContext) -> Value:
-        x = n.value(0)
-        rank = x.type.rank
-        if rank < 3:
-            n.fail("import.node", "the input has no spatial axes", found=str(x.type))
-        if rank == 4:
-            return n.op(name, [x])
-        return n.op(reduction, [x], {"axes": tuple(range(2, rank)), "keepdims": True})
-
-    return convert
-
-
 CONVERTERS: dict[str, Converter] = {
-    "AveragePool": _average_pool,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "GlobalAveragePool": _global("rlxc::global_average_pool", "rlxc::reduce_mean"),
-    "GlobalMaxPool": _global("rlxc::global_max_pool", "rlxc::reduce_max"),
-    "LpPool": _lp_pool,
-    "MaxPool": _max_pool,
 }

@@ -13,6 +13,7 @@ from rlx_edge.ir.lexer import MAX_TEXT
 from rlx_edge.ir.parser import parse_module
 from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.sidecar import (
+    check_place,
     constant_types,
     read_sidecar,
     replace_file,
@@ -55,6 +56,7 @@ def load_module(
 def save_module(module: Module, path: str | os.PathLike[str]) -> list[Path]:
     """Write text and sidecar; the files written. A module without constants has no sidecar."""
     file = Path(path)
+    check_place(file)
     written = write_sidecar(module, file) if constant_types(module) else []
     replace_file(file, print_module(module).encode("utf-8"))
     return [*written, file]
@@ -63,22 +65,24 @@ def save_module(module: Module, path: str | os.PathLike[str]) -> list[Path]:
 def read_text(path: Path) -> str:
     """The text of a file; ``ParseError`` ``parse.encoding`` where it is not UTF-8."""
     try:
-        size = path.stat().st_size
-        if size > MAX_TEXT:
-            raise LimitError(
-                "parse.limit",
-                "the text is too long",
-                found=f"{size} bytes",
-                allowed=f"at most {MAX_TEXT}",
-                where=str(path),
-            )
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(MAX_TEXT + 1) if size <= MAX_TEXT else b""
     except FileNotFoundError:
         raise ModelError("file.missing", "no such file", where=str(path)) from None
     except OSError as error:
         raise ModelError(
             "file.read", f"cannot read the file ({error.strerror})", where=str(path)
         ) from None
+    size = max(size, len(data))  # a pipe has no size, a device no end
+    if size > MAX_TEXT:
+        raise LimitError(
+            "parse.limit",
+            "the text is too long",
+            found=f"{size} bytes",
+            allowed=f"at most {MAX_TEXT}",
+            where=str(path),
+        )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

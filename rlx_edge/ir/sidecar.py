@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TypeGuard
@@ -123,6 +124,7 @@ def _relative(path: Path, folder: Path) -> str:
 def _write_binary(constants: list[Constant], path: Path) -> dict[str, int]:
     """Constants one after another; their offsets by digest."""
     offsets: dict[str, int] = {}
+    check_place(path)
     partial = _partial(path)
     try:
         with partial.open("wb") as file:
@@ -145,8 +147,21 @@ def constant_chunks(constant: Constant, size: int = CHUNK) -> Iterator[bytes]:
         yield constant.read(start, min(size, constant.nbytes - start))
 
 
+def check_place(path: Path) -> None:
+    """``ModelError`` ``file.write`` for a folder or a device: putting a file in its place would
+    remove it."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # nothing is there, or writing will say what is wrong
+    if not stat.S_ISREG(mode):
+        what = "it is a folder" if stat.S_ISDIR(mode) else "it is no regular file"
+        raise ModelError("file.write", f"cannot write the file ({what})", where=str(path))
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file in one step; ``ModelError`` ``file.write`` when that is not possible."""
+    check_place(path)
     partial = _partial(path)
     try:
         partial.write_bytes(data)

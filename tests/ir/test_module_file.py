@@ -285,3 +285,26 @@ def test_texts_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("rlx_edge.ir.module_file.MAX_TEXT", 3)
     with pytest.raises(LimitError, match="too long"):
         read_text(file)
+    with pytest.raises(LimitError, match="found 4 bytes"):
+        read_text(Path("/dev/zero"))
+
+
+def test_only_files_are_replaced(tmp_path: Path) -> None:
+    module = build(tmp_path)
+    pipe = tmp_path / "pipe.rlx"
+    os.mkfifo(pipe)
+    for name in ("folder.rlx", "json.weights.json", "binary.weights.bin"):
+        (tmp_path / name).mkdir()
+    before = sorted(tmp_path.iterdir())
+    for name, message in (
+        ("pipe.rlx", "pipe.rlx: cannot write the file .it is no regular file"),
+        ("folder.rlx", "folder.rlx: cannot write the file .it is a folder"),
+        ("binary.rlx", "binary.weights.bin: cannot write the file .it is a folder"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            save_module(module, tmp_path / name)
+        assert sorted(tmp_path.iterdir()) == before
+    with pytest.raises(ModelError, match=r"json.weights.json: cannot write the file"):
+        save_module(module, tmp_path / "json.rlx")
+    assert not (tmp_path / "json.rlx").exists()
+    assert pipe.is_fifo()

@@ -17,7 +17,7 @@ def add_model_run(parser: argparse.ArgumentParser) -> None:
     """What every command that runs something takes."""
     parser.add_argument("--input", action="append", default=[], metavar="SPEC", help=INPUT_HELP)
     parser.add_argument("--output", metavar="OUT.npz", help="where the outputs are written")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="for random inputs")
+    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="for random inputs")
     parser.add_argument(
         "--repeat", type=positive, default=1, metavar="N", help="timed runs, one by default"
     )
@@ -67,6 +67,14 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=1x3x48x320",
         help="sizes of an input; repeatable",
     )
+
+
+def natural(text: str) -> int:
+    """An integer of at least 0, for argparse."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return number
 
 
 def positive(text: str) -> int:

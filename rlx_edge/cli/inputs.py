@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,10 @@ def complete(specs: InputSpecs, inputs: Sequence[Port], seed: int) -> dict[str, 
 
 def random_array(port: Port, shape: tuple[int, ...], seed: int, position: int) -> Array:
     """Normal floats; integers are 0 or 1, which indices, masks and counts all allow."""
+    if prod(shape) * 8 >= 1 << 63:
+        raise InputError(
+            "cli.random", f"no memory holds the input '{port.name}'", found=list(shape)
+        )
     generator = np.random.default_rng([seed, position])
     if port.type.dtype.is_float:
         return generator.standard_normal(shape).astype(numpy_dtype(port.type.dtype))

@@ -54,9 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("rlx: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes stdout once more at exit, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()
         return BROKEN_PIPE
+    except OSError as error:
+        return answer_system(error)
     except MemoryError:
         print("rlx: error: this machine has not enough memory", file=sys.stderr)
         return USER_ERROR
@@ -98,6 +99,24 @@ def answer(error: RlxError) -> int:
     if error.excerpt:
         print(error.excerpt.rstrip("\n"), file=sys.stderr)
     return USER_ERROR
+
+
+def answer_system(error: OSError) -> int:
+    """Print what the system refused: a full disk under the output, for example."""
+    if is_debugging():
+        traceback.print_exception(error)
+    where = "" if error.filename is None else f"{error.filename}: "
+    print(f"rlx: error: {one_line(where + (error.strerror or str(error)))}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _abandon_output()
+    return USER_ERROR
+
+
+def _abandon_output() -> None:
+    """The interpreter flushes stdout once more at exit, which must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def answer_internal(error: Exception) -> int:

@@ -70,6 +70,7 @@ def test_values() -> None:
         ("image=nowhere.npy", "cli.file", ("nowhere.npy", "no such file")),
         ("nowhere.npz", "cli.file", ("nowhere.npz", "no such file")),
         ("image=random:2xx8", "cli.shape", ("image=random:2xx8", "1x3x48x320")),
+        ("image=random:9999999999999999999999x3x8", "cli.random", ("no memory", "'image'")),
         ("image=random:0x3x8", "cli.shape", ("image=random:0x3x8",)),
         ("image=random", "cli.random", ("batch", "image=random:SHAPE", "f32[batch, 3, 8]")),
         ("picture=random:2", "input.name", ("'picture'", "image, mask")),

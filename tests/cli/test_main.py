@@ -91,6 +91,25 @@ def test_nobody_reads_the_output(tmp_path: Path) -> None:
         assert process.wait(timeout=60) == main_module.BROKEN_PIPE
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+@pytest.mark.parametrize("words", [["devices"], ["ir", "dump"]])
+def test_an_output_that_is_full(words: list[str]) -> None:
+    code = "import sys; from rlx_edge.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, *words, *([_digits()] if "ir" in words else [])]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.stderr == b"rlx: error: No space left on device\n"
+    assert done.returncode == main_module.USER_ERROR
+
+
+def test_what_the_system_refuses(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(monkeypatch, PermissionError(13, "Permission denied", "there"))
+    assert main(["devices"]) == main_module.USER_ERROR
+    assert capsys.readouterr().err == "rlx: error: there: Permission denied\n"
+
+
 def test_an_interrupt_ends_a_long_run(tmp_path: Path) -> None:
     code = "import sys; from rlx_edge.cli.main import main; sys.exit(main())"
     words = ["--input", "image=random:1x1x8x8", "--repeat", "100000000", "--output"]

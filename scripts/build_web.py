@@ -230,9 +230,7 @@ def lock_text(wheel: Path, source_wheel: Path) -> str:
     return json.dumps({**base, "packages": {row["name"]: row}}, indent=1, sort_keys=True) + "\n"
 
 
-def row_by_pyodide(
-    info: dict[str, Any], wheel: Path, source_wheel: Path
-) -> dict[str, Any] | None:
+def row_by_pyodide(info: dict[str, Any], wheel: Path, source_wheel: Path) -> dict[str, Any] | None:
     """The package's row as pyodide-lock makes it, `None` without that package."""
     try:
         from pyodide_lock import PyodideLockSpec

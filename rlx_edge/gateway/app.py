@@ -66,7 +66,7 @@ def create_app(settings: Settings, offload: Offload | None = None) -> Starlette:
                 SecurityMiddleware,
                 allowed_hosts=settings.allowed_hosts,
                 isolated=settings.isolated,
-            )
+            ),
         ],
         exception_handlers={HTTPException: _plain_error},
         lifespan=lifespan,

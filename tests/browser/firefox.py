@@ -123,7 +123,8 @@ def main(url: str, folder: Path) -> int:
             "document.body.dataset.model === 'orientation'"
             " && document.body.dataset.state === 'ready'"
         )
-        rows = [firefox.classify("#turn" if turn else "[data-sample=page-notes]") for turn in range(4)]
+        rows = [firefox.classify("[data-sample=page-notes]")]
+        rows += [firefox.classify("#turn") for _ in range(3)]
         version = client.session_capabilities["browserVersion"]
     finally:
         client.quit(in_app=False)

@@ -8,7 +8,8 @@
 
 const scope = /** @type {any} */ (globalThis);
 
-scope.addEventListener("message", async ({ data: { id, nodes, edges } }) => {
+scope.addEventListener("message", async (/** @type {MessageEvent} */ { data }) => {
+  const { id, nodes, edges } = data;
   try {
     const dagre = await import(new URL("../vendor/dagre.js", import.meta.url).href);
     const graph = new dagre.Graph({ multigraph: true });

@@ -21,8 +21,6 @@ const BYTES = ["download", "python", "weights"];
 export class StepsView {
   /** @type {Map<StepName, {row: HTMLElement, bar: HTMLProgressElement, note: HTMLElement, start: number}>} */
   #rows = new Map();
-  /** @type {StepName | null} */
-  #active = null;
 
   /** @param {() => void} cancel */
   constructor(cancel) {
@@ -46,7 +44,6 @@ export class StepsView {
   }
 
   reset() {
-    this.#active = null;
     for (const { row, bar, note } of this.#rows.values()) {
       row.dataset.state = "waiting";
       bar.value = 0;
@@ -73,7 +70,6 @@ export class StepsView {
         bar.removeAttribute("value");
       }
     }
-    this.#active = ended ? null : step;
     if (done !== undefined && total) bar.value = Math.min(1, done / total);
     const shownBytes = BYTES.includes(step) && total && total > 1;
     if (detail || shownBytes) {
@@ -98,6 +94,5 @@ export class StepsView {
         note.textContent = state;
       }
     }
-    this.#active = null;
   }
 }

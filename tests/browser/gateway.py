@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from scripts.build_web import DAGRE, PYODIDE, build_site
@@ -34,25 +34,27 @@ def require_site() -> Path:
 
 
 @contextmanager
-def running_gateway(*arguments: str) -> Iterator[str]:
-    """The URL of `rlx serve` on a free port; it must stop cleanly."""
-    command = [str(Path(sys.executable).with_name("rlx")), "serve", "--port", "0", *arguments]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+def running_gateway(*arguments: str, port: int = 0, log: Path | None = None) -> Iterator[str]:
+    """The URL of `rlx serve`, on a free port by default; it must stop cleanly. Its log goes to a
+    file where one is named."""
+    command = [str(Path(sys.executable).with_name("rlx")), "serve", "--port", str(port), *arguments]
+    with (
+        nullcontext(subprocess.PIPE) if log is None else log.open("w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
-            assert process.stderr is not None
-            raise RuntimeError(f"the gateway did not start: {process.stderr.read()}")
+            reason = process.stderr.read() if process.stderr is not None else log
+            raise RuntimeError(f"the gateway did not start: {reason}")
         try:
             yield line.split()[-1]
         finally:
             process.send_signal(signal.SIGINT)
             try:
-                _, log = process.communicate(timeout=STOP_SECONDS)
+                _, told = process.communicate(timeout=STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
     if process.returncode != 0:
-        raise RuntimeError(f"the gateway ended with {process.returncode}: {log}")
+        raise RuntimeError(f"the gateway ended with {process.returncode}: {told or log}")

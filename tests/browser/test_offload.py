@@ -4,22 +4,29 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rlx_edge import InferenceSession
 from tests.browser.chromium import AppPage
 from tests.browser.gateway import require_site, running_gateway
 from tests.oracles import same_bits
+from tests.web.split import free_port
 
 pytestmark = pytest.mark.browser
 
 ModelFile = Callable[[str], Path]
+Json = dict[str, Any]
 
 TOKEN = "a-token_for.tests"
+SERVE = ("--offload", "--token", TOKEN, "--models", "digits", "orientation")
 HOME, AWAY = "browser:0", "cpu:0@gateway"
 
 
@@ -27,8 +34,7 @@ HOME, AWAY = "browser:0", "cpu:0@gateway"
 def offload() -> Iterator[str]:
     """The URL of a gateway that runs parts of models, with its token."""
     require_site()
-    arguments = ("--offload", "--token", TOKEN, "--models", "digits", "orientation")
-    with running_gateway(*arguments) as url:
+    with running_gateway(*SERVE) as url:
         yield f"{url}#token={TOKEN}"
 
 
@@ -163,3 +169,107 @@ def test_a_wrong_token_is_told_and_can_be_mended(page: AppPage) -> None:
     page.page.press("#token", "Tab")
     run_digit(page, 0)
     assert page.page.get_attribute("#gateway-state", "data-state") == "open"
+
+
+def log_lines(log: Path) -> list[Json]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def opened(browser: Any, url: str) -> AppPage:
+    app = AppPage(browser, f"{url}#token={TOKEN}")
+    app.goto()
+    app.wait_state("digits", "ready")
+    return app
+
+
+def test_two_pages_and_a_command_line_at_once(
+    browser: Any, model_file: ModelFile, tmp_path: Path
+) -> None:
+    require_site()
+    log, feed, output = tmp_path / "log", tmp_path / "image.npy", tmp_path / "out.npz"
+    image = np.random.default_rng(3).random((2, 1, 8, 8), dtype=np.float32)
+    np.save(feed, image)
+    with running_gateway(*SERVE, log=log) as url, InferenceSession(model_file("digits")) as session:
+        first, second = opened(browser, url), opened(browser, url)
+        place(first, "split")
+        place(second, "remote")
+        for app in (first, second):
+            run_digit(app, 1)
+            app.page.fill("#repeat", "1000")
+        command = [str(Path(sys.executable).with_name("rlx")), "run", str(model_file("digits"))]
+        command += ["--gateway", url, "--token", TOKEN, "--device", "remote"]
+        command += ["--input", f"image={feed}", "--output", str(output)]
+        for app in (first, second):
+            app.page.query_selector_all(".sample")[2].click()
+            app.page.wait_for_selector("[data-step=run][data-state=active]")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        with np.load(output) as arrays:
+            found = [arrays[name] for name in arrays.files]
+        assert same_bits(session.run(None, {"image": image}), found)
+        for app in (first, second):
+            app.wait_state("digits", "ran")
+            check(app, session)
+            assert app.problems.unexpected == []
+            app.close()
+    lines = log_lines(log)
+    assert max(line.get("clients", 0) for line in lines) == 3
+    runs = {line["session"] for line in lines if line["event"] == "done"}
+    assert len(runs) == 3
+    assert not [line for line in lines if line["event"] == "refused"]
+
+
+def test_a_reload_in_a_run_frees_its_state(
+    browser: Any, model_file: ModelFile, tmp_path: Path
+) -> None:
+    require_site()
+    log = tmp_path / "log"
+    with running_gateway(*SERVE, log=log) as url, InferenceSession(model_file("digits")) as session:
+        app = opened(browser, url)
+        place(app, "split")
+        app.page.fill("#repeat", "1000")
+        app.page.query_selector_all(".sample")[0].click()
+        app.page.wait_for_function(
+            "() => document.querySelector('[data-step=run] progress').value > 0"
+        )
+        app.page.reload()
+        app.wait_state("digits", "ready")
+        place(app, "split")
+        app.page.fill("#repeat", "1")
+        run_digit(app, 4)
+        check(app, session)
+        assert app.problems.unexpected == []
+        app.close()
+    lines = log_lines(log)
+    connected = [line for line in lines if line["event"] == "connected"]
+    assert [line["clients"] for line in connected] == [1, 1], "the first client is gone"
+    gone, here = (line["session"] for line in connected)
+    events = [(line["event"], line.get("session")) for line in lines]
+    assert events.index(("closed", gone)) < events.index(("done", here))
+    assert max(i for i, item in enumerate(events) if item[1] == gone) == events.index(
+        ("closed", gone)
+    )
+
+
+def test_a_gateway_restarts_and_the_page_goes_on(browser: Any, model_file: ModelFile) -> None:
+    require_site()
+    port = free_port()
+    with InferenceSession(model_file("digits")) as session:
+        with running_gateway(*SERVE, port=port) as url:
+            app = opened(browser, url)
+            app.problems.expect("WebSocket connection|ERR_CONNECTION_REFUSED|healthz")
+            place(app, "split")
+            run_digit(app, 0)
+            check(app, session)
+        app.page.wait_for_selector("#gateway-state[data-state=lost]")
+        assert "the next run reconnects" in app.page.inner_text("#gateway-state")
+        app.page.query_selector_all(".sample")[1].click()
+        assert app.error_code() == "peer.lost"
+        assert "no gateway answers" in app.error()
+        with running_gateway(*SERVE, port=port):
+            run_digit(app, 2)
+            check(app, session)
+            assert app.page.get_attribute("#gateway-state", "data-state") == "open"
+            assert sides(app) == {HOME, AWAY}
+            assert app.problems.unexpected == []
+            app.close()

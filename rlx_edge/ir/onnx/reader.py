@@ -54,7 +54,17 @@ def beside(folder: Path) -> External:
 
     def open_external(location: str, where: str) -> ByteSource:
         root = folder.resolve()
-        path = (root / location).resolve()
+        try:
+            path = (root / location).resolve()
+            is_there = path.is_file()
+        except (OSError, ValueError, RuntimeError):  # too long, a zero character, a ring of links
+            raise ModelError(
+                "import.external",
+                "external data at a place that cannot be",
+                found=repr(location),
+                allowed="a relative path below the folder of the model",
+                where=where,
+            ) from None
         if Path(location).is_absolute() or not path.is_relative_to(root):
             raise ModelError(
                 "import.external",
@@ -63,7 +73,7 @@ def beside(folder: Path) -> External:
                 allowed="a relative path below it",
                 where=where,
             )
-        if not path.is_file():
+        if not is_there:
             raise ModelError(
                 "import.external",
                 "the file with external data is missing",

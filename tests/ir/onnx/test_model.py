@@ -179,6 +179,9 @@ def test_external_data_is_a_range_of_its_file(tmp_path: Path) -> None:
         ("../outside.bin", {}, "outside the folder"),
         ("link.bin", {}, "outside the folder"),
         ("", {}, "without a location"),
+        ("w\0.bin", {}, "a place that cannot be"),
+        ("x" * 5000, {}, "a place that cannot be"),
+        ("ring.bin", {}, "a place that cannot be|is missing"),
     ],
 )
 def test_bad_external_data(
@@ -189,6 +192,7 @@ def test_bad_external_data(
     (folder / "w.bin").write_bytes(bytes(12))
     (tmp_path / "outside.bin").write_bytes(bytes(8))
     (folder / "link.bin").symlink_to(tmp_path / "outside.bin")
+    (folder / "ring.bin").symlink_to(folder / "ring.bin")
     with pytest.raises(ModelError, match=message) as caught:
         open_model(external_model(folder, location, **entries))
     assert caught.value.code == "import.external"

@@ -26,6 +26,7 @@ from rlx_edge.ir.core import Module
 from rlx_edge.ir.digest import module_digest
 from rlx_edge.ir.errors import DeviceError, InputError, ModelError
 from rlx_edge.ir.messages import failure
+from rlx_edge.ir.ops.communication import BULK_BYTES
 from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.program import Port
 from rlx_edge.ir.task_graph import TaskGraph
@@ -56,10 +57,13 @@ class _Variant:
     graph: TaskGraph
     runner: ProgramRunner
     checker: FeedChecker
+    values: Values
 
 
 class OffloadSession:
     """``mode`` is ``remote`` or ``split``; ``split_after`` names the value that ends our part.
+    Tensors of more than ``bulk_bytes`` bytes travel over HTTP. Once the connection is lost, the
+    run at hand fails and the next one connects again.
 
     ``InputError`` ``offload.mode`` and ``split.after``, ``DeviceError`` ``offload.cut`` where a
     part would be empty, and what the gateway refuses. ``run`` may be called from several threads;
@@ -74,6 +78,7 @@ class OffloadSession:
         *,
         mode: str = "split",
         split_after: str = "",
+        bulk_bytes: int = BULK_BYTES,
         progress: Step | None = None,
     ) -> None:
         if mode not in MODES[1:] or (mode == "split") != bool(split_after):
@@ -85,11 +90,13 @@ class OffloadSession:
             )
         self._tell: Step = progress or _silent
         self._after = split_after.removeprefix("%")
+        self._bulk_bytes = bulk_bytes
         self._tell("read")
         self._source = open_source(model)
         self._path = Path(model) if isinstance(model, str | Path) else None
         self._tell("connect")
-        self.connection = GatewayConnection(gateway, token, client="rlx-edge python")
+        self._gateway, self._token = gateway, token
+        self.connection = self._connect()
         self._context = DeviceContext(HOME)
         self._variants: list[_Variant] = []
         self._lock = threading.Lock()
@@ -101,6 +108,9 @@ class OffloadSession:
         except BaseException:
             self.close()
             raise
+
+    def _connect(self) -> GatewayConnection:
+        return GatewayConnection(self._gateway, self._token, client="rlx-edge python")
 
     # ---- what it is --------------------------------------------------------------------------
 
@@ -149,6 +159,8 @@ class OffloadSession:
         ``DeviceError`` ``offload.sides`` should a side have had no part in it.
         """
         with self._lock:
+            if self.connection.is_lost:
+                self._reconnect()
             variant, bound = self._variant_for(input_feed)
             outputs = self._exchange(variant, bound)
         names = [arg.name for arg in self.get_outputs()]
@@ -158,6 +170,13 @@ class OffloadSession:
             if name not in names:
                 raise failure("output.name", name=name, names=names)
         return [outputs[names.index(name)] for name in output_names]
+
+    def _reconnect(self) -> None:
+        """A gateway that came back knows nothing: it is given every shard again."""
+        self.connection.close()
+        self.connection = self._connect()
+        for variant in self._variants:
+            self._ask_gateway(variant.shard, variant.module, variant.graph, variant.values)
 
     def _exchange(self, variant: _Variant, bound: BoundFeeds) -> list[Array]:
         link = self.connection
@@ -255,7 +274,9 @@ class OffloadSession:
     def _compile(self, values: Values, shapes: Mapping[str, Sequence[int]]) -> _Variant:
         self._tell("import")
         placed = place_module(self._source.module(values, shapes), progress=self._tell)
-        module = Split(after=self._after, first=HOME, second=GATEWAY).run(placed)
+        module = Split(
+            after=self._after, first=HOME, second=GATEWAY, bulk_bytes=self._bulk_bytes
+        ).run(placed)
         if GATEWAY not in devices(module.function):
             raise DeviceError(
                 "offload.cut", "nothing is left for the gateway", found=f"cut after %{self._after}"
@@ -276,7 +297,7 @@ class OffloadSession:
             check_weights=not self._source.checked,
         )
         checker = FeedChecker(program.inputs, program.bindings)
-        variant = _Variant(shard, module, graph, runner, checker)
+        variant = _Variant(shard, module, graph, runner, checker, values)
         self._variants.append(variant)
         return variant
 

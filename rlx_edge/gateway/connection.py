@@ -109,6 +109,11 @@ class GatewayConnection:
                 hint="start one with `rlx serve`",
             ) from None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the socket has closed, for whatever reason."""
+        return not self._reader.is_alive()
+
     # ---- shards ------------------------------------------------------------------------------
 
     def load(

@@ -25,6 +25,7 @@ from rlx_edge.gateway.compiling import Compiler
 from rlx_edge.gateway.engines.engine import Engine
 from rlx_edge.gateway.engines.in_process import InProcessEngine, MakeUnit
 from rlx_edge.gateway.limits import Limits
+from rlx_edge.gateway.protocol import encode, tensor_frames
 from rlx_edge.gateway.registry import Registry
 from rlx_edge.gateway.session import (
     Compile,
@@ -39,6 +40,7 @@ from rlx_edge.gateway.session import (
     ServerSession,
     Start,
     Stop,
+    Stream,
     Transmit,
 )
 from rlx_edge.ir.core import Constant
@@ -110,7 +112,7 @@ class Offload:
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
             for connection in list(self.connections.values()):
-                connection.apply(connection.session.tick(now))
+                connection.tick(now)
 
     # ---- WebSocket ---------------------------------------------------------------------------
 
@@ -217,8 +219,10 @@ class Connection:
         self.published: dict[str, bytes] = {}
         self._offload = offload
         self._websocket = websocket
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[bytes | Stream] = deque()
+        self._urgent: deque[bytes] = deque()
         self._waiting_bytes = 0
+        self._sending_since = 0.0
         self._hang_up: HangUp | None = None
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -261,18 +265,21 @@ class Connection:
             return 1006
 
     async def _write(self) -> None:
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
             while True:
+                await self._send_urgent()
                 while self._waiting:
-                    data = self._waiting[0]
-                    sending = self._websocket.send_bytes(data)
-                    if self._hang_up is None:
-                        await sending
+                    item = self._waiting[0]
+                    if isinstance(item, Stream):
+                        for part in tensor_frames(item.run, item.edge, item.data):
+                            await self._send_urgent()
+                            await self._send(encode(part))
+                        self.session.fetched(len(item.data))
                     else:
-                        async with asyncio.timeout(CLOSE_SECONDS):
-                            await sending
-                    self._waiting.popleft()
-                    self._waiting_bytes -= len(data)
+                        await self._send(item)
+                        self._waiting_bytes -= len(item)
+                    if self._waiting and self._waiting[0] is item:
+                        self._waiting.popleft()
                 if self._hang_up is not None:
                     if self._websocket.application_state is WebSocketState.CONNECTED:
                         async with asyncio.timeout(CLOSE_SECONDS):
@@ -280,6 +287,29 @@ class Connection:
                     return
                 self._wake.clear()
                 await self._wake.wait()
+
+    async def _send_urgent(self) -> None:
+        while self._urgent:
+            data = self._urgent.popleft()
+            self._waiting_bytes -= len(data)
+            await self._send(data)
+
+    async def _send(self, data: bytes) -> None:
+        """One message, when the socket takes it."""
+        self._sending_since = time.monotonic()
+        if self._hang_up is None:
+            await self._websocket.send_bytes(data)
+        else:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._websocket.send_bytes(data)
+        self._sending_since = 0.0
+
+    def tick(self, now: float) -> None:
+        """Time has passed: the session's heartbeats, and a socket that takes nothing."""
+        self.apply(self.session.tick(now))
+        stuck = self._sending_since and now - self._sending_since
+        if stuck > self._offload.limits.silence_seconds and self._hang_up is None:
+            self._overflow()
 
     # ---- effects -----------------------------------------------------------------------------
 
@@ -289,14 +319,23 @@ class Connection:
             _APPLY[type(effect)](self, effect)
 
     def _transmit(self, effect: Transmit) -> None:
-        self._waiting.append(effect.data)
+        (self._urgent if effect.urgent else self._waiting).append(effect.data)
         self._waiting_bytes += len(effect.data)
         self._wake.set()
         if self._waiting_bytes > self._offload.limits.outgoing_bytes and self._hang_up is None:
-            waiting = self._waiting_bytes
-            self._waiting.clear()
-            self._waiting_bytes = 0
-            self.apply(self.session.overflowed(waiting))
+            self._overflow()
+
+    def _overflow(self) -> None:
+        waiting = self._waiting_bytes
+        waiting += sum(len(item.data) for item in self._waiting if isinstance(item, Stream))
+        self._waiting.clear()
+        self._urgent.clear()
+        self._waiting_bytes = 0
+        self.apply(self.session.overflowed(waiting))
+
+    def _stream(self, effect: Stream) -> None:
+        self._waiting.append(effect)
+        self._wake.set()
 
     def _close(self, effect: HangUp) -> None:
         if self._hang_up is None:
@@ -381,6 +420,7 @@ class Connection:
 
 _APPLY: Mapping[type, Callable[[Connection, Any], None]] = {
     Transmit: Connection._transmit,
+    Stream: Connection._stream,
     HangUp: Connection._close,
     Log: Connection._log,
     Compile: Connection._compile,

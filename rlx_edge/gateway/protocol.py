@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
@@ -270,28 +270,22 @@ FORMS: Mapping[str, Callable[[object], bool]] = {
 # ---- larger things in pieces -----------------------------------------------------------------
 
 
-def blob_frames(digest: str, data: bytes | memoryview) -> Sequence[Frame]:
+def blob_frames(digest: str, data: bytes | memoryview) -> Iterator[Frame]:
     """Bytes known by their digest, in pieces that follow each other; one piece where empty."""
-    return [
-        frame(Kind.BLOB, part, digest=digest, offset=offset, total=len(data))
-        for offset, part in _pieces(data)
-    ]
+    for offset, part in _pieces(data):
+        yield frame(Kind.BLOB, part, digest=digest, offset=offset, total=len(data))
 
 
-def tensor_frames(run: int, edge: int, data: bytes | memoryview) -> Sequence[Frame]:
+def tensor_frames(run: int, edge: int, data: bytes | memoryview) -> Iterator[Frame]:
     """The tensor of an edge in pieces that follow each other."""
-    return [
-        frame(Kind.TENSOR, part, run=run, edge=edge, offset=offset, total=len(data))
-        for offset, part in _pieces(data)
-    ]
+    for offset, part in _pieces(data):
+        yield frame(Kind.TENSOR, part, run=run, edge=edge, offset=offset, total=len(data))
 
 
-def _pieces(data: bytes | memoryview) -> Sequence[tuple[int, memoryview]]:
+def _pieces(data: bytes | memoryview) -> Iterator[tuple[int, memoryview]]:
     view = memoryview(data)
-    return [
-        (offset, view[offset : offset + MAX_PAYLOAD])
-        for offset in range(0, max(len(view), 1), MAX_PAYLOAD)
-    ]
+    for offset in range(0, max(len(view), 1), MAX_PAYLOAD):
+        yield offset, view[offset : offset + MAX_PAYLOAD]
 
 
 class Pieces:

@@ -32,7 +32,6 @@ from rlx_edge.gateway.protocol import (
     encode,
     error_frame,
     frame,
-    tensor_frames,
 )
 from rlx_edge.ir.digest import bytes_digest
 from rlx_edge.ir.errors import LimitError, RlxError
@@ -56,8 +55,20 @@ PROTOCOL_ERROR, POLICY, TOO_BIG, GOING_AWAY, INTERNAL = 1002, 1008, 1009, 1001, 
 
 @dataclass(frozen=True, slots=True)
 class Transmit:
-    """Send the bytes as one binary message."""
+    """Send the bytes as one binary message, an urgent one in front of what waits: heartbeats do not
+    queue behind a large tensor."""
 
+    data: bytes
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Send the tensor of an edge in frames, each when the socket takes it; ``fetched`` is told
+    when that is done or given up."""
+
+    run: int
+    edge: int
     data: bytes
 
 
@@ -147,7 +158,18 @@ class Free:
 
 
 Effect: TypeAlias = (
-    Transmit | HangUp | Log | Compile | FindWeights | Load | Start | Deliver | Stop | Publish | Free
+    Transmit
+    | Stream
+    | HangUp
+    | Log
+    | Compile
+    | FindWeights
+    | Load
+    | Start
+    | Deliver
+    | Stop
+    | Publish
+    | Free
 )
 
 
@@ -243,7 +265,7 @@ class ServerSession:
         return self._take()
 
     def overflowed(self, waiting: int) -> list[Effect]:
-        """The client does not read."""
+        """The client does not read, or not fast enough for what it asks."""
         return self._fatal(
             failure("peer.slow", found=waiting, allowed=f"{self._limits.outgoing_bytes} bytes")
         )
@@ -275,7 +297,7 @@ class ServerSession:
         self._account(nbytes)
 
     def fetched(self, nbytes: int) -> None:
-        """A published tensor has been taken, or given up."""
+        """A published or streamed tensor has been taken, or given up."""
         self._published -= nbytes
 
     # ---- what the engine answers -------------------------------------------------------------
@@ -353,18 +375,17 @@ class ServerSession:
         graph = self._shards[run.shard].task_graph
         assert graph is not None
         carried = next(item for item in graph.edges if item.edge == edge)
-        if carried.protocol_for(len(data)) != "http":
-            for part in tensor_frames(number, edge, data):
-                self._send(part)
-            return self._take()
         try:
             self._account(len(data))
         except LimitError as error:
             self._end(number, error)
             self._effects.append(Stop(number))
             return self._take()
-        id = f"{number}-{edge}"
         self._published += len(data)
+        if carried.protocol_for(len(data)) != "http":
+            self._effects.append(Stream(number, edge, data))
+            return self._take()
+        id = f"{number}-{edge}"
         self._effects.append(Publish(id, data))
         self._send(frame(Kind.TENSOR_AT, run=number, edge=edge, id=id, total=len(data)))
         return self._take()
@@ -638,7 +659,8 @@ class ServerSession:
     # ---- answers -----------------------------------------------------------------------------
 
     def _send(self, message: Frame) -> None:
-        self._effects.append(Transmit(encode(message)))
+        urgent = message.kind in (Kind.PING, Kind.PONG)
+        self._effects.append(Transmit(encode(message), urgent))
 
     def _log(self, event: str, **fields: object) -> None:
         self._effects.append(Log(event, {"session": self.name, **fields}))

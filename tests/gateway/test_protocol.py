@@ -183,7 +183,8 @@ def test_damaged_frames_never_do_worse(noise: bytes, kind: Kind, at_front: bool)
 
 @given(st.binary(max_size=3 * MAX_PAYLOAD // 2))
 def test_pieces_make_the_whole(data: bytes) -> None:
-    for frames in (blob_frames(DIGEST, data), tensor_frames(1, 2, data)):
+    for made in (blob_frames(DIGEST, data), tensor_frames(1, 2, data)):
+        frames = list(made)
         pieces = Pieces("x", len(data), 1 << 20)
         found = [
             pieces.add(item.integer("offset"), item.integer("total"), item.payload)

@@ -15,7 +15,7 @@ from rlx_edge.compile.schedule import schedule
 from rlx_edge.gateway import client
 from rlx_edge.gateway.client import ClientSession
 from rlx_edge.gateway.limits import Limits
-from rlx_edge.gateway.protocol import Kind, decode, encode, frame
+from rlx_edge.gateway.protocol import Kind, decode, encode, frame, tensor_frames
 from rlx_edge.gateway.session import (
     Compile,
     Deliver,
@@ -29,6 +29,7 @@ from rlx_edge.gateway.session import (
     ServerSession,
     Start,
     Stop,
+    Stream,
     Transmit,
 )
 from rlx_edge.ir.core import Module
@@ -85,7 +86,11 @@ class Pair:
 
     def carry(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Transmit):
+            if isinstance(effect, Stream):
+                for part in tensor_frames(effect.run, effect.edge, effect.data):
+                    self.events += self.client.received(encode(part))
+                self.server.fetched(len(effect.data))
+            elif isinstance(effect, Transmit):
                 self.events += self.client.received(effect.data)
             elif isinstance(effect, Log):
                 self.logs.append(effect)

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rlx_edge.compile import VulkanTarget
+from rlx_edge.compile.codegen.kernel_form import canonical
 from rlx_edge.compile.codegen.spirv.assembler import Module, decode, encode
 from rlx_edge.compile.codegen.spirv.dump import dump
 from rlx_edge.compile.codegen.spirv.emit import emit_module
@@ -23,17 +24,18 @@ from rlx_edge.compile.codegen.spirv.opcodes import OPCODES
 from rlx_edge.compile.codegen.spirv.quirks import apply_quirks
 from rlx_edge.compile.compiler import compile_module
 from rlx_edge.compile.targets.vulkan import QUIRKS
+from rlx_edge.compile.templates.gpu import MATMUL_WORDS, conv_words
 from rlx_edge.gpu_workers.vulkan.context import VulkanContext
 from rlx_edge.ir.dims import as_dim, symbol
 from rlx_edge.ir.errors import LimitError, RlxError
-from rlx_edge.ir.expression import load, reduce
+from rlx_edge.ir.expression import Expr, acc, load, reduce, select, walk
 from rlx_edge.ir.kernel import Loop, LoopKernel, TemplateKernel
 from rlx_edge.ir.ordered_reduction import CHUNK
 from rlx_edge.ir.types import F16, F32, F64, I64
 from rlx_edge.model_source import open_source
 from tests.compile.codegen.test_emit import KERNELS, all_kernels
 from tests.conftest import Golden
-from tests.kernel_oracle import evaluate_kernel, same_bits
+from tests.kernel_oracle import NUMPY, evaluate_kernel, same_bits
 from tests.kernel_strategies import Case, elementwise_kernels, reduction_kernels
 from tests.vulkan_host import VARIANTS, opened, run_kernels, validate
 
@@ -56,12 +58,34 @@ def test_golden_without_features(golden: Golden) -> None:
     golden.check("spirv/plain_device.dump", dump(code.data))
 
 
-def test_golden_model(golden: Golden, model_file: Callable[[str], Path]) -> None:
-    """Convolutions with epilogues, depthwise or not, products: the kernels of a small model."""
-    module = open_source(model_file("digits")).module({}, {})
-    program = compile_module(module, VulkanTarget(), device="vulkan:0").program
-    validate(program.code)
-    golden.check("spirv/digits.dump", dump(program.code))
+BIASED = select(acc() + load(0, F32, ()) < 0.0, 0.0, acc() + load(0, F32, ()))
+TEMPLATES = {
+    "matmul": ({"tile": "8x8x4", "chain": 128, "a_vectors": True, "b_vectors": False}, MATMUL_WORDS),
+    "conv2d": (
+        {"tile": "8x8x4", "chain": 108, "rows": 3, "columns": 3, "input": "blocked",
+         "output": "planes"},
+        conv_words(("channel",)),
+    ),
+    "depthwise": (
+        {"chain": 36, "rows": 3, "columns": 3, "input": "blocked", "output": "blocked"},
+        conv_words(("channel",)),
+    ),
+}  # fmt: skip
+
+
+def template(name: str) -> TemplateKernel:
+    config, words = TEMPLATES[name]
+    kinds = ("channel",)
+    options = tuple(sorted(config.items()))
+    return TemplateKernel(name, options, (F32,) * 4, BIASED, kinds, len(words))
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_golden_templates(name: str, golden: Golden) -> None:
+    """A contraction with bias and ReLU as its epilogue."""
+    code = emit_module([template(name)], VulkanTarget())
+    validate(code.data)
+    golden.check(f"spirv/template_{name}.dump", dump(code.data))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -249,6 +273,7 @@ def test_drivers_are_known_by_vendor_and_driver() -> None:
 LENGTHS = st.sampled_from((0, 1, 2, 3, 4, 5, 17, 40))
 SETTINGS = settings(
     max_examples=8,
+    derandomize=True,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[
         HealthCheck.too_slow,
@@ -271,12 +296,40 @@ def owner(request: pytest.FixtureRequest) -> Iterator[VulkanContext]:
         yield found
 
 
+# lavapipe takes x + 0.0 for x and x * 0.0 for 0.0 where it knows the 0.0 when it compiles (gallivm,
+# lp_build_add and lp_build_mul). The first is wrong for -0.0, which is compared without its sign;
+# kernels with the second, wrong for NaN and infinity, are left out.
+
+
 def without_sign_of_zero(array: np.ndarray) -> np.ndarray:
-    """lavapipe drops the addition of a literal +0.0, which would make +0.0 of -0.0."""
     return array + np.zeros((), array.dtype) if array.dtype.kind == "f" else array
 
 
+def multiplies_by_zero(kernel: LoopKernel) -> bool:
+    """Whether a product has a factor that is known to be zero."""
+    nodes = walk(canonical(kernel).value)
+    moving: dict[Expr, bool] = {}
+    for node in nodes:
+        moving[node] = node.op in ("load", "index") or any(moving[arg] for arg in node.args)
+    factors = [
+        arg
+        for node in nodes
+        if node.op in ("mul", "reduce") and node.dtype.is_float
+        for arg in node.args[:2]
+        if not moving[arg] and arg.dtype.is_float
+    ]
+    return any(_constant(factor) == 0 for factor in factors)
+
+
+def _constant(value: Expr) -> float:
+    kernel = LoopKernel((), (value.dtype,), as_dim(0), value)
+    return float(evaluate_kernel(kernel, [np.zeros(1, NUMPY[value.dtype])])[0])
+
+
 def check(owner: VulkanContext, cases: list[Case]) -> None:
+    cases = [case for case in cases if not multiplies_by_zero(case.kernel)]
+    if not cases:
+        return
     found = run_kernels(owner, [(case.kernel, case.buffers) for case in cases])
     for case, actual in zip(cases, found, strict=True):
         expected = evaluate_kernel(case.kernel, case.buffers)

@@ -180,6 +180,10 @@ def _resize_cubic(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]
     return "Resize", chosen, [None, None, _ints(sizes(attrs["sizes"]))]
 
 
+def _grid_sample(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:
+    return "GridSample", {name: _plainly(value) for name, value in attrs.items()}, []
+
+
 def _range(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:
     """The limit is the third operand, put in by ``reference``."""
     return "Range", {}, []
@@ -223,10 +227,10 @@ NODES: dict[str, Node] = {
     "tile": lambda attrs: ("Tile", {}, [_ints(sizes(attrs["repeats"]))]),
     "convert_layout": _plain("Identity"), "copy": _plain("Identity"),
     "gather": _plain("Gather"), "gather_elements": _plain("GatherElements"), "resize": _resize,
-    "resize_cubic": _resize_cubic, "range": _range,
+    "resize_cubic": _resize_cubic, "range": _range, "grid_sample": _grid_sample,
 }  # fmt: skip
 """``rlxc`` operator → the ONNX node of the same meaning."""
-OPSETS = {"gelu": 20, "average_pool2d": 19}
+OPSETS = {"gelu": 20, "grid_sample": 20, "average_pool2d": 19}
 """Operator sets other than 17."""
 
 

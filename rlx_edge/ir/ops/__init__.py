@@ -26,6 +26,7 @@ from rlx_edge.ir.ops import (
     pooling,
     reduction,
     resize,
+    sampling,
     shape,
     tensor,
 )
@@ -47,6 +48,7 @@ OPS: dict[str, OpDef] = {
         shape,
         indexing,
         resize,
+        sampling,
         communication,
     )
     for definition in family.OPS

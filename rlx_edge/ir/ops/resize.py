@@ -106,7 +106,7 @@ def _cubic_type(ctx: InferContext) -> TensorType:
     return TensorType(x.dtype, sizes)
 
 
-def _cubic_weights(t: Expr, a: float) -> list[Expr]:
+def cubic_weights(t: Expr, a: float) -> list[Expr]:
     """Weights of the four neighbours at fraction ``t`` behind the second (Keys, 1981)."""
     near, far, last = t + 1, 1 - t, 2 - t
     return [
@@ -133,7 +133,7 @@ def _cubic(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
         numerator, denominator = _coordinate(mode, at[axis], size, target)
         first = numerator // denominator - 1
         fraction = cast(index(numerator % denominator), dtype) / cast(index(denominator), dtype)
-        weights = _cubic_weights(fraction, ctx.attrs["coefficient"])
+        weights = cubic_weights(fraction, ctx.attrs["coefficient"])
         spots = [first + step for step in range(4)]
         if ctx.attrs["exclude_outside"]:
             weights = [

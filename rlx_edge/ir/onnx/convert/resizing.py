@@ -1,4 +1,4 @@
-"""Resize and Upsample: nearest, linear and cubic, by sizes or by scales.
+"""Resize, Upsample and GridSample.
 
 The IR resamples by the exact ratio of the sizes. A scale that does not give a whole size would use
 another ratio, so it is allowed only where it fits, which a guard says for symbolic sizes.
@@ -145,4 +145,25 @@ def _cubic(n: NodeContext, x: Value, sizes: Sequence[Dim], coordinates: str) -> 
     return n.op("rlxc::resize_cubic", [x], attrs)
 
 
-CONVERTERS: dict[str, Converter] = {"Resize": _resize, "Upsample": _upsample}
+_SAMPLINGS = {"bilinear": "linear", "bicubic": "cubic"}
+"""Names of opset 16."""
+
+
+def _grid_sample(n: NodeContext) -> Value:
+    mode = n.string_attr("mode", "linear")
+    attrs: Attrs = {
+        "mode": _SAMPLINGS.get(mode, mode),
+        "padding_mode": n.string_attr("padding_mode", "zeros"),
+        "align_corners": n.int_attr("align_corners", 0) != 0,
+    }
+    x, grid = n.value(0), n.value(1)
+    if grid.type.dtype is not x.type.dtype:
+        grid = n.step("rlxc::cast", [grid], {"dtype": x.type.dtype})
+    return n.op("rlxc::grid_sample", [x, grid], attrs)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "GridSample": _grid_sample,
+    "Resize": _resize,
+    "Upsample": _upsample,
+}

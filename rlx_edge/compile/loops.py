@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rlx_edge.compile.bounds import Ranges, is_nonnegative, simplify_dim, simplify_expression
 from rlx_edge.compile.physical import LANES, Physical
-from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, dim_min, symbol
+from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, dim_max, dim_min, symbol
 from rlx_edge.ir.expression import (
     Expr,
     const,
@@ -326,8 +326,11 @@ def fill_kernels(result: Physical, value: float | int | bool) -> list[LoweredNes
     return lower_expression(const(value, result.type.dtype), result, [])
 
 
-def border_kernels(storage: Physical) -> list[LoweredNest]:
-    """Kernels that write +0 into a border: before the first row, between rows, after the last."""
+def border_kernels(storage: Physical, merged: bool = False) -> list[LoweredNest]:
+    """Kernels that write +0 into a border: before the first row, between rows, after the last.
+
+    ``merged``: one kernel, where a launch costs more than finding out which part an element is in.
+    """
     top, left, bottom, right = storage.border
     planes = storage.extents[0] * storage.extents[1]
     lanes = LANES if storage.is_blocked else 1
@@ -340,6 +343,13 @@ def border_kernels(storage: Physical) -> list[LoweredNest]:
     between = as_dim((left + right) * lanes)
     tail = row * bottom + right * lanes
     at_plane = symbol("_v0") * plane
+    if merged and between is not ZERO:
+        # Element i of a plane's border lies behind as many image rows as i has passed.
+        position = symbol("_v1")
+        passed = dim_min(dim_max((position - head) // between, -1), height - 1) + 1
+        offset = at_plane + position + passed * width * lanes
+        whole = (Loop("_v0", planes), Loop("_v1", head + between * (height - 1) + tail))
+        return [LoweredNest(LoopKernel(whole, buffers, offset, zero), ())]
 
     def strip(start: Dim, count: Dim) -> LoweredNest:
         loops = (Loop("_v0", planes), Loop("_v1", count))

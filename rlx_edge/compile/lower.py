@@ -25,7 +25,7 @@ from rlx_edge.compile.physical import NO_BORDER, Physical, same_bytes
 from rlx_edge.compile.select import Claim, Pack, claim
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.ir.core import Function, Module, Op, Value
-from rlx_edge.ir.dims import Dim, as_dim, ceildiv
+from rlx_edge.ir.dims import ZERO, Dim, as_dim, ceildiv
 from rlx_edge.ir.errors import VerifyError
 from rlx_edge.ir.expression import Expr, cast, const, index, replace_loads
 from rlx_edge.ir.kernel import LoopKernel, generalize
@@ -189,7 +189,8 @@ class Lowering:
         )
         stored = self.reserve(op.result, physical, phase)
         if physical.border != NO_BORDER:
-            self.emit_nests(border_kernels(physical), stored, [], "border", op.result)
+            merged = self.backend.groups is not None
+            self.emit_nests(border_kernels(physical, merged), stored, [], "border", op.result)
         if found is not None:
             self.lower_claim(op, stored, found)
             return
@@ -239,18 +240,13 @@ class Lowering:
             buffers.append(self.pack(source.buffer, operand.pack, name, phase))
         if found.scratch is not None:
             buffers.append(self.scratch(f"{op.result.name}.scratch", found.scratch))
-        self.launch(
-            Launch(
-                found.kernel,
-                tuple(buffers),
-                found.arguments,
-                op.name,
-                op.result.name,
-                template_time(found.flops, self.target.rates),
-                found.groups,
-            ),
-            stored.phase,
-        )
+        time = template_time(found.flops, self.target.rates)
+        for kernel, groups in ((found.kernel, found.groups), *found.others):
+            if groups is not ZERO:
+                launch = Launch(
+                    kernel, tuple(buffers), found.arguments, op.name, op.result.name, time, groups
+                )
+                self.launch(launch, stored.phase)
 
     def pack(self, source: int, pack: Pack, name: str, phase: str) -> int:
         """The buffer of a packed operand, packed once however many launches read it."""

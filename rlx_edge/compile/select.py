@@ -71,7 +71,9 @@ class ClaimOperand:
 class Claim:
     """A template kernel, its buffers after the output, its scratch bytes and argument dims.
 
-    ``groups`` is the number of workgroups, for targets that have them.
+    ``groups`` is the number of workgroups, for targets that have them. ``others`` are further
+    kernels with the same buffers and arguments, for other sizes: the plan gives all but one of them
+    no workgroups.
     """
 
     kernel: TemplateKernel
@@ -80,6 +82,7 @@ class Claim:
     arguments: tuple[Dim, ...]
     flops: Dim
     groups: Dim | None = None
+    others: tuple[tuple[TemplateKernel, Dim], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

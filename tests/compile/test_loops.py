@@ -149,14 +149,15 @@ def test_split_nests_write_every_element(n: int, a: int, b: int) -> None:
     np.testing.assert_array_equal(out, np.concatenate([x, y], axis=1))
 
 
+@pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @given(border=BORDERS, h=st.integers(1, 4), w=st.integers(1, 4), c=st.integers(1, 6))
 def test_border_kernels_write_zero_there_and_nowhere_else(
-    layout: str, border: tuple[int, int, int, int], h: int, w: int, c: int
+    layout: str, merged: bool, border: tuple[int, int, int, int], h: int, w: int, c: int
 ) -> None:
     storage = Physical(tensor_type(F32, 2, c, h, w), layout, border)
     before = store(np.full((2, c, h, w), 7, np.float32), storage, 7)
-    after = run(border_kernels(storage), before, [])
+    after = run(border_kernels(storage, merged), before, [])
     top, left = border[:2]
     inside = np.zeros(before.shape, bool)
     inside[:, :, top : top + h, left : left + w] = True

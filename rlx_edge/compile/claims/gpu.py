@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from rlx_edge.compile.epilogue_access import BATCH_CHANNEL
 from rlx_edge.compile.physical import LANES, Physical
@@ -11,6 +13,7 @@ from rlx_edge.compile.select import (
     ClaimOperand,
     Epilogue,
     Geometry,
+    MakeClaim,
     Offers,
     Pack,
     full_storage,
@@ -20,8 +23,11 @@ from rlx_edge.compile.select import (
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.compile.templates.gpu import (
     BLOCKED,
+    FEW_TILES,
     MATMUL_WORDS,
     PLANES,
+    SPLIT,
+    GpuTile,
     choose_gpu_tile,
     conv_arguments,
     conv_words,
@@ -30,15 +36,21 @@ from rlx_edge.compile.templates.gpu import (
 )
 from rlx_edge.compile.workgroups import FLAT_THREADS
 from rlx_edge.ir.core import Op
-from rlx_edge.ir.dims import ONE, Dim, as_dim, ceildiv, dim_min, product, symbol
+from rlx_edge.ir.dims import ONE, Dim, as_dim, ceildiv, dim_max, dim_min, product, symbol
 from rlx_edge.ir.expression import Expr, binary, const, index, load, select, walk
-from rlx_edge.ir.kernel import Loop, LoopKernel
+from rlx_edge.ir.kernel import Loop, LoopKernel, TemplateKernel
 from rlx_edge.ir.ops.contraction import CHAIN, chain_blocks
 from rlx_edge.ir.types import F32, TensorType
 
 
 def _claim_matmul(
-    op: Op, result: Physical, operands: Sequence[Physical], epilogue: Epilogue, target: Target
+    op: Op,
+    result: Physical,
+    operands: Sequence[Physical],
+    epilogue: Epilogue,
+    target: Target,
+    *,
+    split: bool,
 ) -> Claim | None:
     del op, target
     a, b = operands[:2]
@@ -58,23 +70,55 @@ def _claim_matmul(
         return None
     tile = choose_gpu_tile(n.value if n.is_constant else None)
     config: dict[str, int | str | bool] = {
-        "tile": tile.name,
         "chain": CHAIN,
         # Four neighbours are one load where every row starts at a multiple of 16 bytes.
         "a_vectors": k.divisible_by(LANES),
         "b_vectors": n.divisible_by(LANES),
     }
-    kernel = template_kernel(
-        "matmul", config, len(matmul_slots(epilogue.kinds)), MATMUL_WORDS, epilogue
-    )
+    tiled = _Tiled("matmul", config, matmul_slots(epilogue.kinds), MATMUL_WORDS, epilogue)
+    (kernel, groups), *others = tiled.kernels(tile, slices, m, n, split)
     return Claim(
         kernel,
         _operands(epilogue),
         None,
         (slices, m, n, k, a_slice, b_slice),
         result.type.size * k * 2,
-        slices * ceildiv(m, tile.rows) * ceildiv(n, tile.columns),
+        groups,
+        tuple(others),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiled:
+    """A contraction whose kernels differ in the tile only."""
+
+    template: str
+    config: Mapping[str, int | str | bool]
+    slots: tuple[str, ...]
+    words: tuple[str, ...]
+    epilogue: Epilogue
+
+    def kernels(
+        self, tile: GpuTile, slices: Dim, rows: Dim, columns: Dim, split: bool
+    ) -> list[tuple[TemplateKernel, Dim]]:
+        """Kernels with their workgroups; the plan gives some to one of them."""
+        tiles = _tiles(tile, slices, rows, columns)
+        if not split:
+            return [(self.kernel(tile), tiles)]
+        # 1 where there are fewer tiles than FEW_TILES, else 0.
+        few = dim_min(as_dim(FEW_TILES - 1) // dim_max(tiles, 1), 1)
+        return [
+            (self.kernel(tile), tiles - tiles * few),
+            (self.kernel(SPLIT), _tiles(SPLIT, slices, rows, columns) * few),
+        ]
+
+    def kernel(self, tile: GpuTile) -> TemplateKernel:
+        config = {**self.config, "tile": tile.name}
+        return template_kernel(self.template, config, len(self.slots), self.words, self.epilogue)
+
+
+def _tiles(tile: GpuTile, slices: Dim, rows: Dim, columns: Dim) -> Dim:
+    return slices * ceildiv(rows, tile.rows) * ceildiv(columns, tile.columns)
 
 
 def _operands(epilogue: Epilogue, pack: Pack | None = None) -> tuple[ClaimOperand, ...]:
@@ -83,7 +127,13 @@ def _operands(epilogue: Epilogue, pack: Pack | None = None) -> tuple[ClaimOperan
 
 
 def _claim_conv(
-    op: Op, result: Physical, operands: Sequence[Physical], epilogue: Epilogue, target: Target
+    op: Op,
+    result: Physical,
+    operands: Sequence[Physical],
+    epilogue: Epilogue,
+    target: Target,
+    *,
+    split: bool,
 ) -> Claim | None:
     del target
     x, w = operands[:2]
@@ -104,18 +154,20 @@ def _claim_conv(
         return None
     rows, columns = w.type.shape[2].value, w.type.shape[3].value
     tile = choose_gpu_tile(per_group)
-    config = _conv_config(x, result, rows, columns) | {"tile": tile.name}
+    config = _conv_config(x, result, rows, columns)
     images, _, height, width = result.type.shape
-    kernel = template_kernel(
-        "conv2d", config, 3 + len(epilogue.kinds), conv_words(epilogue.kinds), epilogue
-    )
+    words = conv_words(epilogue.kinds)
+    tiled = _Tiled("conv2d", config, matmul_slots(epilogue.kinds), words, epilogue)
+    pixels, slices = images * height * width, as_dim(groups)
+    (kernel, workgroups), *others = tiled.kernels(tile, slices, pixels, as_dim(per_group), split)
     return Claim(
         kernel,
         _operands(epilogue, _weight_pack(w.type, groups)),
         None,
         conv_arguments(x, result, geometry, epilogue.kinds, full_storage(epilogue, operands)),
         result.type.size * inner * rows * columns * 2,
-        ceildiv(images * height * width, tile.rows) * groups * -(-per_group // tile.columns),
+        workgroups,
+        tuple(others),
     )
 
 
@@ -212,5 +264,15 @@ def takes_epilogue(expression: Expr) -> bool:
     )
 
 
-OFFERS = Offers({"rlxc::matmul": _claim_matmul, "rlxc::conv2d": _claim_conv}, takes_epilogue)
+def _offers(split: bool) -> Offers:
+    claims: dict[str, MakeClaim] = {
+        "rlxc::matmul": partial(_claim_matmul, split=split),
+        "rlxc::conv2d": partial(_claim_conv, split=split),
+    }
+    return Offers(claims, takes_epilogue)
+
+
+OFFERS = _offers(split=False)
 """What GPUs offer."""
+SPLIT_OFFERS = _offers(split=True)
+"""The same with a second kernel for few outputs, between which the plan decides."""

@@ -23,29 +23,41 @@ PLANES = "planes"
 
 @dataclass(frozen=True, slots=True)
 class GpuTile:
-    """``rows`` × ``columns`` outputs of a workgroup, ``depth`` steps of k at a time."""
+    """``rows`` × ``columns`` outputs of a workgroup, ``depth`` steps of k at a time.
+
+    ``parts`` groups of threads work on as many chains at once; one adds them up in order.
+    """
 
     rows: int
     columns: int
     depth: int
+    parts: int = 1
 
     @property
     def name(self) -> str:
-        return f"{self.rows}x{self.columns}x{self.depth}"
+        parts = f"x{self.parts}" if self.parts > 1 else ""
+        return f"{self.rows}x{self.columns}x{self.depth}{parts}"
+
+    @property
+    def part_threads(self) -> int:
+        return self.rows // EACH * (self.columns // EACH)
 
     @property
     def threads(self) -> int:
-        return self.rows // EACH * (self.columns // EACH)
+        return self.part_threads * self.parts
 
 
 WIDE = GpuTile(64, 64, 16)
 NARROW = GpuTile(64, 32, 16)
 """For at most 32 columns."""
+SPLIT = GpuTile(32, 32, 16, 4)
+"""For few outputs: smaller tiles, and chains side by side."""
+FEW_TILES = 256
+"""With fewer workgroups than this, most of a large GPU has nothing to do."""
 
 
 def parse_gpu_tile(name: str) -> GpuTile:
-    rows, columns, depth = (int(part) for part in name.split("x"))
-    return GpuTile(rows, columns, depth)
+    return GpuTile(*(int(part) for part in name.split("x")))
 
 
 def choose_gpu_tile(columns: int | None) -> GpuTile:

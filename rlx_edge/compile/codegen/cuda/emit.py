@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_edge.compile.backends import Backend, Code
-from rlx_edge.compile.claims.gpu import OFFERS
+from rlx_edge.compile.claims.gpu import SPLIT_OFFERS
 from rlx_edge.compile.codegen.cuda.emit_expression import function_names, function_text
 from rlx_edge.compile.codegen.cuda.emit_loops import emit_loop_kernel, words_struct
 from rlx_edge.compile.codegen.cuda.emit_template import (
     emit_template,
+    template_bounds,
     template_struct,
     template_threads,
     template_words,
@@ -63,8 +64,7 @@ def _kernel(kernel: Kernel, position: int, use: LaunchInfo | None) -> tuple[str,
     else:
         threads, declared = template_threads(kernel), template_struct(struct, kernel)
         count = sum(len(names) for names in template_words(kernel))
-        # One block at least: else ptxas spills accumulators to make room for a third one.
-        body = emit_template(kernel, _head(name, struct, f"{threads}, 1"))
+        body = emit_template(kernel, _head(name, struct, template_bounds(kernel)))
     comment = f"// first for %{use.value} = {use.op}\n" if use is not None else ""
     return f"{comment}{declared}\n{body}", Entry(name, threads, count)
 
@@ -76,5 +76,5 @@ def _head(name: str, struct: str, bounds: str) -> str:
     )
 
 
-BACKEND = Backend(OFFERS, emit_source, groups)
+BACKEND = Backend(SPLIT_OFFERS, emit_source, groups)
 """The CUDA backend's row."""

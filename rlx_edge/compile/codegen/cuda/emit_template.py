@@ -39,6 +39,14 @@ def template_threads(kernel: TemplateKernel) -> int:
     return _row(kernel).threads(kernel)
 
 
+def template_bounds(kernel: TemplateKernel) -> str:
+    """Threads and least blocks a processor, as ``__launch_bounds__`` wants them.
+
+    One block at least: else ptxas spills accumulators to make room for a third one.
+    """
+    return f"{template_threads(kernel)}, {3 if kernel.template == 'depthwise' else 1}"
+
+
 def template_words(kernel: TemplateKernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the slots and of the parameters, in the order of the record's words."""
     return _row(kernel).words(kernel)
@@ -55,40 +63,103 @@ def template_struct(name: str, kernel: TemplateKernel) -> str:
 _POINTERS = """\
   float* __restrict__ out = at<float>(arena, words.out);
 """
-_MULTIPLY = """\
-        __syncthreads();
-        #pragma unroll
-        for (int step = 0; step < $depth; ++step) {
-          const float4 left = *(const float4*)&a_tile[step][row_at];
-          const float4 right = *(const float4*)&b_tile[step][column_at];
-          const float rows4[4] = {left.x, left.y, left.z, left.w};
-          const float columns4[4] = {right.x, right.y, right.z, right.w};
-          #pragma unroll
-          for (int i = 0; i < 4; ++i)
-            #pragma unroll
-            for (int j = 0; j < 4; ++j) chain[i][j] = chain[i][j] + rows4[i] * columns4[j];
-        }
-        __syncthreads();
+_SHARED = """\
+  __shared__ __align__(16) float a_tile[$parts][$depth][$rows + $pad];
+  __shared__ __align__(16) float b_tile[$parts][$depth][$columns];
 """
-_CLEAR = """\
-      float chain[4][4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        #pragma unroll
-        for (int j = 0; j < 4; ++j) chain[i][j] = 0.0f;
-"""
-_ADD_CHAIN = """\
-      #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        #pragma unroll
-        for (int j = 0; j < 4; ++j) total[i][j] = total[i][j] + chain[i][j];
-"""
-_TOTAL = """\
-    float total[4][4];
+_CHAINS = """\
+    float total[4][4], chain[4][4];
     #pragma unroll
     for (int i = 0; i < 4; ++i)
       #pragma unroll
-      for (int j = 0; j < 4; ++j) total[i][j] = 0.0f;
+      for (int j = 0; j < 4; ++j) total[i][j] = chain[i][j] = 0.0f;
+    // All parts step together; part p has the p-th chain from base on.
+    int base = 0, step = 0;
+    float4 a_next[$a_each], b_next[$b_each];
+    const auto fetch = [&]() {
+      const int start = base + part * $chain, stop = lesser_integer<int>(start + $chain, k);
+      const int first = start + step;
+      #pragma unroll
+      for (int each = 0; each < $a_each; ++each) {
+        const int item = lane + each * $part_threads;
+        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+$load_a\
+        a_next[each] = four;
+      }
+      #pragma unroll
+      for (int each = 0; each < $b_each; ++each) {
+        const int item = lane + each * $part_threads;
+        const int column = item % ($columns / 4) * 4, at_k = first + item / ($columns / 4);
+        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+$load_b\
+        b_next[each] = four;
+      }
+    };
+    if (k > 0) fetch();
+    while (base < k) {
+      #pragma unroll
+      for (int each = 0; each < $a_each; ++each) {
+        const int item = lane + each * $part_threads;
+        const int row = $a_row, quad = $a_quad;
+        a_tile[part][quad * 4][row] = a_next[each].x;
+        a_tile[part][quad * 4 + 1][row] = a_next[each].y;
+        a_tile[part][quad * 4 + 2][row] = a_next[each].z;
+        a_tile[part][quad * 4 + 3][row] = a_next[each].w;
+      }
+      #pragma unroll
+      for (int each = 0; each < $b_each; ++each) {
+        const int item = lane + each * $part_threads;
+        *(float4*)&b_tile[part][item / ($columns / 4)][item % ($columns / 4) * 4] = b_next[each];
+      }
+      __syncthreads();
+      const bool ended = step + $depth >= $chain || base + step + $depth >= k;
+      step = ended ? 0 : step + $depth;
+      base += ended ? $parts * $chain : 0;
+      if (base < k) fetch();
+      #pragma unroll
+      for (int at = 0; at < $depth; ++at) {
+        const float4 left = *(const float4*)&a_tile[part][at][row_at];
+        const float4 right = *(const float4*)&b_tile[part][at][column_at];
+        const float rows4[4] = {left.x, left.y, left.z, left.w};
+        const float columns4[4] = {right.x, right.y, right.z, right.w};
+        #pragma unroll
+        for (int i = 0; i < 4; ++i)
+          #pragma unroll
+          for (int j = 0; j < 4; ++j) chain[i][j] = chain[i][j] + rows4[i] * columns4[j];
+      }
+      __syncthreads();
+      if (ended) {
+$join\
+      }
+    }
+"""
+_JOIN_ONE = """\
+        #pragma unroll
+        for (int i = 0; i < 4; ++i)
+          #pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            total[i][j] = total[i][j] + chain[i][j];
+            chain[i][j] = 0.0f;
+          }
+"""
+_JOIN_PARTS = """\
+        #pragma unroll
+        for (int i = 0; i < 4; ++i)
+          #pragma unroll
+          for (int j = 0; j < 4; ++j)
+            if (part > 0) chains[part - 1][i * 4 + j][lane] = chain[i][j];
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < 4; ++i)
+          #pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            if (part == 0) {
+              total[i][j] = total[i][j] + chain[i][j];
+              for (int other = 0; other < $parts - 1; ++other)
+                total[i][j] = total[i][j] + chains[other][i * 4 + j][lane];
+            }
+            chain[i][j] = 0.0f;
+          }
 """
 
 
@@ -114,14 +185,16 @@ _MATMUL = (
     """\
 $head
 {
-  __shared__ __align__(16) float a_tile[$depth][$rows + 4];
-  __shared__ __align__(16) float b_tile[$depth][$columns];
+"""
+    + _SHARED
+    + """\
 $pointers\
   const int m = words.m, n = words.n, k = words.k;
   const int row_tiles = (m + $rows - 1) / $rows, column_tiles = (n + $columns - 1) / $columns;
   const int tiles = words.slices * row_tiles * column_tiles;
-  const int column_at = threadIdx.x % ($columns / 4) * 4;
-  const int row_at = threadIdx.x / ($columns / 4) * 4;
+  const int part = threadIdx.x / $part_threads, lane = threadIdx.x % $part_threads;
+  const int column_at = lane % ($columns / 4) * 4;
+  const int row_at = lane / ($columns / 4) * 4;
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int column_first = tile % column_tiles * $columns;
     const int row_first = tile / column_tiles % row_tiles * $rows;
@@ -129,37 +202,11 @@ $pointers\
     const float* __restrict__ a_slice = a + slice * words.a_slice;
     const float* __restrict__ b_slice = b + slice * words.b_slice;
 """
-    + _TOTAL
+    + _CHAINS
     + """\
-    for (int start = 0; start < k; start += $chain) {
-      const int stop = lesser_integer<int>(start + $chain, k);
-"""
-    + _CLEAR
-    + """\
-      for (int first = start; first < stop; first += $depth) {
-        for (int item = threadIdx.x; item < $rows * $depth / 4; item += $threads) {
-          const int step = item % ($depth / 4) * 4, row = item / ($depth / 4);
-          const bool inside = row_first + row < m;
-          const float* from = a_slice + (row_first + row) * k + first + step;
-$load_a\
-        }
-        for (int item = threadIdx.x; item < $depth * $columns / 4; item += $threads) {
-          const int column = item % ($columns / 4) * 4, step = item / ($columns / 4);
-          const bool inside = first + step < stop;
-          const float* from = b_slice + (first + step) * n + column_first + column;
-$load_b\
-        }
-"""
-    + _MULTIPLY
-    + """\
-      }
-"""
-    + _ADD_CHAIN
-    + """\
-    }
     for (int i = 0; i < 4; ++i) {
       const int row = row_first + row_at + i;
-      if (row >= m) break;
+      if (part > 0 || row >= m) break;
       for (int j = 0; j < 4; ++j) {
         const int column = column_first + column_at + j;
         if (column >= n) break;
@@ -173,27 +220,31 @@ $epilogue\
 }
 """
 )
+_MATMUL_A = """\
+        const int row = row_first + item / ($depth / 4), at_k = first + item % ($depth / 4) * 4;
+        const float* from = a_slice + row * k + at_k;
+"""
 _A_VECTOR = """\
-          float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-          if (inside && first + step < stop) four = *(const float4*)from;
-          a_tile[step][row] = four.x;
-          a_tile[step + 1][row] = four.y;
-          a_tile[step + 2][row] = four.z;
-          a_tile[step + 3][row] = four.w;
+        if (row < m && at_k < stop) four = *(const float4*)from;
 """
 _A_SINGLE = """\
-          for (int one = 0; one < 4; ++one)
-            a_tile[step + one][row] = inside && first + step + one < stop ? from[one] : 0.0f;
+        if (row < m && at_k < stop) four.x = from[0];
+        if (row < m && at_k + 1 < stop) four.y = from[1];
+        if (row < m && at_k + 2 < stop) four.z = from[2];
+        if (row < m && at_k + 3 < stop) four.w = from[3];
+"""
+_MATMUL_B = """\
+        const float* from = b_slice + at_k * n + column_first + column;
+        const int left = at_k < stop ? n - column_first - column : 0;
 """
 _B_VECTOR = """\
-          float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-          if (inside && column_first + column < n) four = *(const float4*)from;
-          *(float4*)&b_tile[step][column] = four;
+        if (left > 0) four = *(const float4*)from;
 """
 _B_SINGLE = """\
-          for (int one = 0; one < 4; ++one)
-            b_tile[step][column + one] =
-                inside && column_first + column + one < n ? from[one] : 0.0f;
+        if (left > 0) four.x = from[0];
+        if (left > 1) four.y = from[1];
+        if (left > 2) four.z = from[2];
+        if (left > 3) four.w = from[3];
 """
 
 
@@ -201,32 +252,47 @@ def _tile(kernel: TemplateKernel) -> GpuTile:
     return parse_gpu_tile(str(kernel.option("tile")))
 
 
-def _tile_values(kernel: TemplateKernel) -> dict[str, object]:
+def _contraction(kernel: TemplateKernel, text: str, values: Mapping[str, object]) -> str:
+    """``text`` with the tile's numbers; what ``values`` hold may mention them too."""
     tile = _tile(kernel)
-    return {
+    split = tile.parts > 1
+    chains = f"chains[{tile.parts - 1}][16][{tile.part_threads}]"
+    shared = f"  __shared__ float {chains};\n" if split else ""
+    numbers: dict[str, object] = {
         "rows": tile.rows,
         "columns": tile.columns,
         "depth": tile.depth,
+        "parts": tile.parts,
+        "part_threads": tile.part_threads,
         "threads": tile.threads,
+        "a_each": tile.rows * tile.depth // 4 // tile.part_threads,
+        "b_each": tile.columns * tile.depth // 4 // tile.part_threads,
         "chain": kernel.option("chain"),
     }
+    filled = {
+        name: _fill(value, numbers) if isinstance(value, str) else value
+        for name, value in {"join": _JOIN_PARTS if split else _JOIN_ONE, **values}.items()
+    }
+    filled["pointers"] = f"{shared}{filled['pointers']}"
+    return _fill(text, numbers | filled)
 
 
 def _matmul(kernel: TemplateKernel, head: str) -> str:
     places = {FULL: "place", CHANNEL: "column", SCALAR: "0"}
     lines, result = epilogue_lines(kernel.epilogue, kernel.extras, places)
-    return _fill(
-        _MATMUL,
-        _tile_values(kernel)
-        | {
-            "head": head,
-            "pointers": _pointers(matmul_slots(kernel.extras)),
-            "load_a": _A_VECTOR if kernel.option("a_vectors") else _A_SINGLE,
-            "load_b": _B_VECTOR if kernel.option("b_vectors") else _B_SINGLE,
-            "epilogue": _indented(lines, 4),
-            "result": result,
-        },
-    )
+    values = {
+        "head": head,
+        # Four steps of a row go to one column of shared memory each: padding spreads the banks.
+        "pad": 4,
+        "pointers": _pointers(matmul_slots(kernel.extras)),
+        "load_a": _MATMUL_A + (_A_VECTOR if kernel.option("a_vectors") else _A_SINGLE),
+        "load_b": _MATMUL_B + (_B_VECTOR if kernel.option("b_vectors") else _B_SINGLE),
+        "a_row": "item / ($depth / 4)",
+        "a_quad": "item % ($depth / 4)",
+        "epilogue": _indented(lines, 4),
+        "result": result,
+    }
+    return _contraction(kernel, _MATMUL, values)
 
 
 # ---- conv2d --------------------------------------------------------------------------------------
@@ -235,16 +301,18 @@ _CONV = (
     """\
 $head
 {
-  __shared__ __align__(16) float a_tile[$depth][$rows];
-  __shared__ __align__(16) float b_tile[$depth][$columns];
+"""
+    + _SHARED
+    + """\
   __shared__ int a_at[$rows];
 $pointers\
   const int height = words.height, width = words.width, n = words.n, b_row = words.b_row;
   const int pixels = words.images * height * width, k = words.blocks * $taps * 4;
   const int row_tiles = (pixels + $rows - 1) / $rows, column_tiles = (n + $columns - 1) / $columns;
   const int tiles = words.slices * row_tiles * column_tiles;
-  const int row_at = threadIdx.x % ($rows / 4) * 4;
-  const int column_at = threadIdx.x / ($rows / 4) * 4;
+  const int part = threadIdx.x / $part_threads, lane = threadIdx.x % $part_threads;
+  const int row_at = lane % ($rows / 4) * 4;
+  const int column_at = lane / ($rows / 4) * 4;
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int row_first = tile % row_tiles * $rows;
     const int column_first = tile / row_tiles % column_tiles * $columns;
@@ -259,49 +327,12 @@ $pointers\
     }
     __syncthreads();
 """
-    + _TOTAL
+    + _CHAINS
     + """\
-    for (int start = 0; start < k; start += $chain) {
-      const int stop = lesser_integer<int>(start + $chain, k);
-"""
-    + _CLEAR
-    + """\
-      for (int first = start; first < stop; first += $depth) {
-        for (int item = threadIdx.x; item < $rows * $depth / 4; item += $threads) {
-          const int row = item % $rows, step = item / $rows * 4;
-          const int from = a_at[row];
-          const unsigned quad = (unsigned)(first + step) / 4u;
-          const int block = quad / ${taps}u, tap = quad % ${taps}u;
-          const int tap_row = tap / $kernel_columns, tap_column = tap % $kernel_columns;
-          const int there = from + tap_row * words.a_tap_row + tap_column * words.a_tap_column;
-          float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-          if (from >= 0 && first + step < stop) {
-$load_a\
-          }
-          a_tile[step][row] = four.x;
-          a_tile[step + 1][row] = four.y;
-          a_tile[step + 2][row] = four.z;
-          a_tile[step + 3][row] = four.w;
-        }
-        for (int item = threadIdx.x; item < $depth * $columns / 4; item += $threads) {
-          const int column = item % ($columns / 4) * 4, step = item / ($columns / 4);
-          float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-          if (first + step < stop && column_first + column < b_row)
-            four = *(const float4*)(b_slice + (first + step) * b_row + column_first + column);
-          *(float4*)&b_tile[step][column] = four;
-        }
-"""
-    + _MULTIPLY
-    + """\
-      }
-"""
-    + _ADD_CHAIN
-    + """\
-    }
     const int column = column_first + column_at;
     for (int i = 0; i < 4; ++i) {
       const int pixel = row_first + row_at + i;
-      if (pixel >= pixels || column >= n) break;
+      if (part > 0 || pixel >= pixels || column >= n) break;
       const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
 $store\
     }
@@ -310,16 +341,30 @@ $store\
 }
 """
 )
+_CONV_A = """\
+        const int from = a_at[item % $rows], at_k = first + item / $rows * 4;
+        const unsigned quad = (unsigned)at_k / 4u;
+        const int block = quad / ${taps}u, tap = quad % ${taps}u;
+        const int tap_row = tap / $kernel_columns, tap_column = tap % $kernel_columns;
+        const int there = from + tap_row * words.a_tap_row + tap_column * words.a_tap_column;
+        if (from >= 0 && at_k < stop) {
+"""
 _QUAD_LOAD = """\
-            four = *(const float4*)(a + there + block * words.a_plane);
+          four = *(const float4*)(a + there + block * words.a_plane);
+        }
 """
 _PLANES_LOAD = """\
-            const int channel = block * 4, left = words.channels - channel;
-            const float* plane = a + there + channel * words.a_plane;
-            four.x = plane[0];
-            if (left > 1) four.y = plane[words.a_plane];
-            if (left > 2) four.z = plane[2 * words.a_plane];
-            if (left > 3) four.w = plane[3 * words.a_plane];
+          const int left = words.channels - block * 4;
+          const float* plane = a + there + block * 4 * words.a_plane;
+          four.x = plane[0];
+          if (left > 1) four.y = plane[words.a_plane];
+          if (left > 2) four.z = plane[2 * words.a_plane];
+          if (left > 3) four.w = plane[3 * words.a_plane];
+        }
+"""
+_CONV_B = """\
+        if (at_k < stop && column_first + column < b_row)
+          four = *(const float4*)(b_slice + at_k * b_row + column_first + column);
 """
 _STORE_BLOCKED = """\
       float four[4];
@@ -371,18 +416,20 @@ def _conv(kernel: TemplateKernel, head: str) -> str:
             "place": _place("out", plane, pixel),
         },
     )
-    return _fill(
-        _CONV,
-        _tile_values(kernel)
-        | {
-            "head": head,
-            "pointers": _pointers(matmul_slots(kernel.extras)),
-            "taps": rows * columns,
-            "kernel_columns": columns,
-            "load_a": _QUAD_LOAD if kernel.option("input") == BLOCKED else _PLANES_LOAD,
-            "store": store,
-        },
-    )
+    taps = {"taps": rows * columns, "kernel_columns": columns}
+    load = _CONV_A + (_QUAD_LOAD if kernel.option("input") == BLOCKED else _PLANES_LOAD)
+    values = {
+        "head": head,
+        "pad": 0,
+        "pointers": _pointers(matmul_slots(kernel.extras)),
+        "load_a": Template(load).safe_substitute(taps),
+        "load_b": _CONV_B,
+        "a_row": "item % $rows",
+        "a_quad": "item / $rows",
+        "store": store,
+        **taps,
+    }
+    return _contraction(kernel, _CONV, values)
 
 
 def _extra_places(full: str) -> dict[str, str]:

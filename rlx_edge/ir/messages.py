@@ -177,7 +177,10 @@ MESSAGES: dict[str, Message] = {
         LimitError, "too much is waiting already", found="{found}", allowed="at most {allowed}"
     ),
     "upload.limit": Message(
-        LimitError, "more bytes than a client may upload", found="{found}", allowed="at most {allowed}"
+        LimitError,
+        "more bytes than a client may upload",
+        found="{found}",
+        allowed="at most {allowed}",
     ),
     "upload.unasked": Message(PeerError, "nobody asked for these bytes", found="{found}"),
     "upload.order": Message(

@@ -35,8 +35,15 @@ SIZES = st.integers(1, 50)
 
 def _plan(builder: PlanBuilder, peak: int = 0, words: int = 0, writes=()) -> PlanProgram:  # type: ignore[no-untyped-def]
     return PlanProgram(
-        tuple(builder.symbols), tuple(builder.instructions), tuple(builder.guards),
-        (0,) * words, tuple(writes), 0, peak, (), (),
+        tuple(builder.symbols),
+        tuple(builder.instructions),
+        tuple(builder.guards),
+        (0,) * words,
+        tuple(writes),
+        0,
+        peak,
+        (),
+        (),
     )
 
 

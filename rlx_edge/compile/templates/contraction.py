@@ -134,9 +134,7 @@ def _load_columns(body: FunctionBuilder, panel: int, columns: Sequence[int], ste
         body.local_get(panel).v128_load(offset).local_set(column)
 
 
-def _store(
-    body: FunctionBuilder, target: int, add: int, totals: Sequence[Sequence[int]]
-) -> None:
+def _store(body: FunctionBuilder, target: int, add: int, totals: Sequence[Sequence[int]]) -> None:
     """Store the chains, or add them to those before."""
     flat = [total for chain in totals for total in chain]
     body.local_get(add).if_()

@@ -23,7 +23,7 @@ EXTRAS = ("full", "channel", "batch_channel", "scalar")
 
 
 def chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The oracle: f32 chains of 128 products from +0.0, k ascending, two roundings a step, summed."""
+    """The oracle: f32 chains of 128 products from +0.0, k ascending, two roundings a step."""
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     depth = a.shape[-1]
     total = np.zeros(shape, np.float32)

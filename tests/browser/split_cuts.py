@@ -66,7 +66,8 @@ async ({ model, digest, feeds, values, cuts, token }) => {
       rows.push({
         after, digests, uncertainty,
         here: count(session.lastProfile), there: count(events),
-        edges: graph.edges.length, graph: graph.digest, program: JSON.parse(program).part.graph_digest,
+        edges: graph.edges.length, graph: graph.digest,
+        program: JSON.parse(program).part.graph_digest,
       });
       await session.release();
     }

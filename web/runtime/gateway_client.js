@@ -152,17 +152,15 @@ export class GatewayClient {
     if (this.#closed) throw this.#closed;
     if (!this.#connection) {
       this.#tell("connecting", "");
-      /** @type {Promise<Connection>} */
-      const opening = Connection.open(this.url, this.options, (error) => {
+      const lose = (/** @type {Error} */ error) => {
         if (this.#connection !== opening) return;
         this.#connection = null;
         this.#tell("lost", error.message);
-      });
+      };
+      /** @type {Promise<Connection>} */
+      const opening = Connection.open(this.url, this.options, lose);
       this.#connection = opening;
-      opening.then(
-        ({ welcome }) => this.#tell("open", welcome.session),
-        () => {}, // told as lost, and to whoever waits
-      );
+      opening.then(({ welcome }) => this.#tell("open", welcome.session), lose);
     }
     return abortable(this.#connection, signal, "runs");
   }
@@ -337,7 +335,8 @@ class Connection {
     }
     const id = `t${number}-${edge}`;
     await this.#fetch(id, { method: "PUT", body: bytes });
-    if (!this.#runs.has(number)) return;
+    if (this.#lost) throw this.#lost;
+    // Of a run that has ended meanwhile the gateway drops what it stored.
     this.#session.sendTensorAt(number, edge, id, bytes.length);
     this.#flush();
   }
@@ -353,6 +352,19 @@ class Connection {
       run.mailbox.arrive(edge, new Uint8Array(await response.arrayBuffer()));
     } catch (error) {
       run.mailbox.fail(asPeerError(error));
+    }
+  }
+
+  /**
+   * The gateway keeps what it offers until it is asked for.
+   *
+   * @param {string} id
+   */
+  async #dropTensor(id) {
+    try {
+      await (await this.#fetch(id, { method: "GET" })).body?.cancel();
+    } catch {
+      // the connection is gone, and the tensor with it
     }
   }
 
@@ -485,6 +497,7 @@ class Connection {
       case "offered": {
         const run = this.#runs.get(event.run);
         if (run) this.#takeTensor(run, event.edge, event.id);
+        else this.#dropTensor(event.id);
         break;
       }
       case "done":

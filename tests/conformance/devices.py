@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from rlx_edge import InferenceSession
 from rlx_edge.compile import place_module
+from rlx_edge.gpu_workers.cuda.provider import absent_reason
 from rlx_edge.ir.interpreter import interpret
 from rlx_edge.ir.tensor import Tensor
 from rlx_edge.model_source import deciding_values, open_source
@@ -91,5 +92,6 @@ def _array(tensor: Tensor) -> Array:
 DEVICES = (
     Device("wasm:0", session_on("wasm:0")),
     Device("vulkan:0", session_on("vulkan:0")),
+    Device("cuda:0", session_on("cuda:0"), missing=lambda: absent_reason(0) or None),
     Device("interpreter", Interpreted, largest=400),
 )

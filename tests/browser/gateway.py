@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from scripts.build_web import DAGRE, PYODIDE, build_site
 
@@ -38,23 +39,26 @@ def running_gateway(*arguments: str, port: int = 0, log: Path | None = None) -> 
     """The URL of `rlx serve`, on a free port by default; it must stop cleanly. Its log goes to a
     file where one is named."""
     command = [str(Path(sys.executable).with_name("rlx")), "serve", "--port", str(port), *arguments]
+    # A pipe that nobody reads would fill up with the lines of requests.
     with (
-        nullcontext(subprocess.PIPE) if log is None else log.open("w") as errors,
+        TemporaryFile("w+") if log is None else log.open("w+") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
-            reason = process.stderr.read() if process.stderr is not None else log
-            raise RuntimeError(f"the gateway did not start: {reason}")
+            errors.seek(0)
+            raise RuntimeError(f"the gateway did not start: {errors.read()}")
         try:
             yield line.split()[-1]
         finally:
             process.send_signal(signal.SIGINT)
             try:
-                _, told = process.communicate(timeout=STOP_SECONDS)
+                process.communicate(timeout=STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
+            errors.seek(0)
+            told = errors.read()
     if process.returncode != 0:
-        raise RuntimeError(f"the gateway ended with {process.returncode}: {told or log}")
+        raise RuntimeError(f"the gateway ended with {process.returncode}: {told}")

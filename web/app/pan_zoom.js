@@ -15,7 +15,7 @@ export class PanZoom {
   /**
    * @param {SVGSVGElement} picture
    * @param {{width: number, height: number, start?: number}} size of the picture in its own units,
-   *   and where its beginning lies from left to right
+   *   and where its beginning lies: the left edge for 0, else what comes to the middle
    * @param {string} label
    */
   constructor(picture, size, label) {
@@ -59,7 +59,8 @@ export class PanZoom {
   /** Show the beginning in the size it was drawn for. */
   readable() {
     this.#scale = 1;
-    this.#left = (this.size.start ?? this.size.width / 2) - this.picture.clientWidth / 2;
+    const { width, start = width / 2 } = this.size;
+    this.#left = start === 0 ? 0 : start - this.picture.clientWidth / 2;
     this.#top = 0;
     this.#apply();
   }

@@ -145,9 +145,10 @@ function block(x, y, width, label, title, fill = "#cccccc") {
  */
 function pictureOf(shapes, height, label) {
   const picture = svg("svg", { class: "strip-picture" }, shapes);
-  const view = new PanZoom(picture, { width: WIDTH, height }, label);
+  const view = new PanZoom(picture, { width: WIDTH, height, start: 0 }, label);
   view.element.querySelector(".save-picture")?.remove();
-  requestAnimationFrame(() => view.fit());
+  // On a narrow screen the whole would be too small to read.
+  requestAnimationFrame(() => (picture.clientWidth < WIDTH / 2 ? view.readable() : view.fit()));
   return view.element;
 }
 

@@ -3,7 +3,8 @@
  *
  * A job is `{url, token, model, parts: [{files, feeds, output}], repeat}`; `files` names the files of
  * one compiled part, outputs are written as raw bytes, and what was written is printed as JSON.
- * While it runs, `between` (a shell command) is executed after the run with that number.
+ * `between` has shell commands that are executed after the run with that number, `abort` the
+ * milliseconds after which the run with that number is cancelled once its inputs are on the way.
  */
 
 import { execFileSync } from "node:child_process";
@@ -15,7 +16,7 @@ import { GatewayClient, InferenceSession, Tensor } from "../../web/runtime/index
 const WebSocket = createRequire(import.meta.url)("ws");
 const ARRAYS = { float32: Float32Array, int64: BigInt64Array };
 const [jobFile] = process.argv.slice(2);
-const { url, token, model, parts, between } = JSON.parse(readFileSync(jobFile, "utf8"));
+const { url, token, model, parts, between, abort } = JSON.parse(readFileSync(jobFile, "utf8"));
 const text = (file) => readFileSync(file, "utf8");
 const bytes = (file) => Uint8Array.from(readFileSync(file));
 
@@ -24,7 +25,7 @@ const onState = ({ state }) => states.push(state);
 const gateway = new GatewayClient(url, { token, client: "node", onState, WebSocket });
 const report = [];
 
-async function runPart({ files, device, irDigest, feeds, output, digest }) {
+async function runPart({ files, device, irDigest, feeds, output, digest, abortAfter }) {
   const weights = {
     files: { model: bytes(files.model), extra: bytes(files.extra) },
     constants: JSON.parse(text(files.constants)),
@@ -41,7 +42,9 @@ async function runPart({ files, device, irDigest, feeds, output, digest }) {
         new Tensor(type, new ARRAYS[type](bytes(file).buffer), dims),
       ]),
     );
-    const found = await session.run(tensors);
+    if (abortAfter !== undefined) await session.run(tensors); // loaded on both sides
+    const signal = abortAfter === undefined ? undefined : AbortSignal.timeout(abortAfter);
+    const found = await session.run(tensors, { signal });
     const rows = Object.entries(found).map(([name, { type, dims, data }], position) => {
       const file = `${output}.${position}`;
       writeFileSync(file, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
@@ -63,7 +66,7 @@ async function runPart({ files, device, irDigest, feeds, output, digest }) {
 
 for (const [number, part] of parts.entries()) {
   try {
-    report.push(await runPart({ ...part, digest: model }));
+    report.push(await runPart({ ...part, digest: model, abortAfter: abort?.[number] }));
   } catch (error) {
     if (!error.code) throw error;
     report.push({ error: error.code, message: error.message, kind: error.name });

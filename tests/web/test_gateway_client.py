@@ -101,6 +101,23 @@ def test_a_stale_graph_digest_and_a_wrong_ir_are_refused(
     assert codes == ["digest.mismatch", "digest.mismatch", "peer.device", None]
 
 
+def test_a_cancelled_run_leaves_the_next_one_alone(
+    site: Path, gateway: str, model_file: ModelFile, tmp_path: Path
+) -> None:
+    path = model_file("ppocr_rec")
+    feeds = sample_inputs.ppocr_rec(6, 2, 640)
+    with InferenceSession(path) as session:
+        expected = session.run(None, feeds)
+    part = compiled(path, "remote")
+    found = run_split(gateway, path, [part, part], feeds, tmp_path, abort={"0": 100})
+    assert found.report[0]["error"] == "session.cancelled"
+    assert found.report[0]["kind"] == "AbortError"
+    assert same_bits(expected, found.outputs(1))
+    client = log_lines(site)[-1]["session"]
+    events = [line["event"] for line in log_lines(site) if line.get("session") == client]
+    assert events.count("cancelled") == 1 and events.count("done") == 2, events
+
+
 def test_a_wrong_token_is_told(gateway: str, model_file: ModelFile, tmp_path: Path) -> None:
     path = model_file("digits")
     part = compiled(path, "remote")

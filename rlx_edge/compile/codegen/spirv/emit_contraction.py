@@ -18,16 +18,13 @@ from rlx_edge.compile.codegen.spirv.emit_loops import add_entry
 from rlx_edge.compile.codegen.spirv.interface import Interface, Shared
 from rlx_edge.compile.codegen.spirv.region import Conditional, StructuredLoop
 from rlx_edge.compile.codegen.spirv.scalar_table import Scalars
-from rlx_edge.compile.codegen.spirv.words import Words
+from rlx_edge.compile.codegen.spirv.words import Words, barrier
 from rlx_edge.compile.templates.gpu import EACH, GpuTile
 from rlx_edge.ir.errors import LimitError
 from rlx_edge.ir.program import Entry
 from rlx_edge.ir.types import F32
 
 LANES = 4
-WORKGROUP_SCOPE = 2
-WORKGROUP_RELEASE = 0x108
-"""Acquire and release of workgroup memory."""
 PAD = 1
 """Vectors after each row of A, so that its transposed stores meet other banks."""
 
@@ -328,13 +325,6 @@ class Contraction:
 
     def lane(self, code: Code, vector: int, lane: int) -> int:
         return code.op("CompositeExtract", code.module.float_type(), vector, lane)
-
-
-def barrier(code: Code) -> None:
-    """All invocations of the workgroup, and their writes to its memory."""
-    w = Words(code)
-    scope = w.c(WORKGROUP_SCOPE)
-    code.do("ControlBarrier", scope, scope, w.c(WORKGROUP_RELEASE))
 
 
 def emit_contraction(

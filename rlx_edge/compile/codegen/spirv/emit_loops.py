@@ -1,17 +1,19 @@
-"""Loop kernels to compute shaders: invocations stride over the flattened loops, one store each."""
+"""Loop kernels to compute shaders: invocations stride over the flattened loops, one store each,
+or workgroups take rows with reductions that they compute together (``workgroups.spread``)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlx_edge.compile.codegen.kernel_form import canonical
+from rlx_edge.compile.codegen.kernel_form import canonical, primitive
 from rlx_edge.compile.codegen.spirv.emit_expression import Emission
 from rlx_edge.compile.codegen.spirv.emit_index import emit_index
+from rlx_edge.compile.codegen.spirv.emit_rows import can_share, emit_rows
 from rlx_edge.compile.codegen.spirv.interface import Interface, Shared, check_device
 from rlx_edge.compile.codegen.spirv.region import Region, StructuredLoop
 from rlx_edge.compile.codegen.spirv.scalar_table import Scalars
 from rlx_edge.compile.targets.vulkan import VulkanTarget
-from rlx_edge.compile.workgroups import FLAT_THREADS
+from rlx_edge.compile.workgroups import FLAT_THREADS, spread
 from rlx_edge.ir.expression import walk
 from rlx_edge.ir.kernel import Loop, LoopKernel
 from rlx_edge.ir.program import Entry
@@ -23,7 +25,7 @@ def emit_loop_kernel(shared: Shared, kernel: LoopKernel, name: str) -> Entry:
 
     ``RlxError`` where a type or operator has no code or the device lacks it.
     """
-    form = canonical(kernel)
+    form, spreading = canonical(kernel), spread(kernel)
     module, workgroup = shared.module, flat_workgroup(shared.target)
     kinds = dict.fromkeys([*form.buffers, *(node.dtype for node in walk(form.value))])
     check_device(shared.target, [kind for kind in kinds if kind.name != "index"], name)
@@ -33,7 +35,11 @@ def emit_loop_kernel(shared: Shared, kernel: LoopKernel, name: str) -> Entry:
     io = Interface(shared, root, form.buffers, words)
     em = Emission(io)
     extents = [_extent(io, loop, root) for loop in form.loops]
-    if form.loops:
+    if can_share(spreading, shared):
+        workgroup = spreading.threads
+        together = [primitive(node) for node in spreading.shared]
+        emit_rows(em, spreading, primitive(spreading.kernel.value), together, extents)
+    elif form.loops:
         total, step, start = _total(root, extents), _step(io, workgroup), io.input(_ID)
         s = Scalars(root.code)
         loop = StructuredLoop(root.code, [(s.type(U32), start)])

@@ -8,6 +8,10 @@ from rlx_edge.compile.codegen.spirv.assembler import Code
 from rlx_edge.compile.codegen.spirv.scalar_table import Scalars
 from rlx_edge.ir.types import F32, U32
 
+WORKGROUP_SCOPE = 2
+WORKGROUP_RELEASE = 0x108
+"""Acquire and release of workgroup memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Words:
@@ -81,3 +85,10 @@ class Words:
         kind, truths = module.vector_type(4), module.type("Vector", module.bool_type(), 4)
         conditions = self.code.op("CompositeConstruct", truths, *[condition] * 4)
         return self.code.op("Select", kind, conditions, vector, module.null(kind))
+
+
+def barrier(code: Code) -> None:
+    """All invocations of the workgroup, and their writes to its memory."""
+    w = Words(code)
+    scope = w.c(WORKGROUP_SCOPE)
+    code.do("ControlBarrier", scope, scope, w.c(WORKGROUP_RELEASE))

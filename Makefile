@@ -16,7 +16,7 @@ SERVE_ARGS ?= --open
 BROWSERS := $(and $(shell command -v chromium chromium-browser),$(shell command -v firefox-esr firefox))
 WITHOUT_BROWSERS := $(if $(BROWSERS),,and not browser)
 
-.PHONY: help setup web run samples test test-slow check bless bench docs accept-native
+.PHONY: help setup web run samples test test-slow check bless bench docs accept-native accept-offload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,10 +69,14 @@ bless: $(STAMP) ## rewrite the golden files from what the code prints now
 
 bench: setup ## measure layers and models against peers, into build/bench
 	$(BIN)/python -m bench $(BENCH_ARGS)
+	$(BIN)/python -m bench.offload
 
 docs: $(STAMP) ## write the reference pages that follow from the code
 	$(BIN)/python scripts/build_docs.py
 	$(BIN)/python scripts/build_messages.py
+
+accept-offload: setup ## run the acceptance list of offloading, a figure a line
+	$(BIN)/python -m scripts.accept_offload
 
 accept-native: setup ## run the acceptance list of the native stage, a figure a line
 	$(BIN)/python -m scripts.accept_native

@@ -1,0 +1,276 @@
+"""The acceptance list of offloading, a figure a line.
+
+usage: python -m scripts.accept_offload [--only N ...] [--sample N]
+
+What needs a browser is not shown here: such parts are printed as MISSING, and the list does not
+pass while there are any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rlx_edge import InferenceSession
+from rlx_edge.compile import place_module
+from rlx_edge.ir.core import Module
+from rlx_edge.ir.errors import RlxError
+from rlx_edge.model_source import deciding_values, open_source
+from rlx_edge.model_store import model_path
+from rlx_edge.offload import GATEWAY, HOME, OffloadSession
+from rlx_edge.runtime.feeds import FeedChecker
+from tests import sample_inputs
+from tests.compile.parts import bound, cuts, run_cut, run_whole
+from tests.gateway.live import TOKEN, LiveGateway, live_gateway
+from tests.oracles import same_bits
+
+Array = npt.NDArray[Any]
+Feeds = dict[str, Array]
+
+ROOT = Path(__file__).resolve().parent.parent
+SEED = 4
+MOST_CROSSING = 3
+RUNS_AT_ONCE = 12
+
+INPUTS: dict[str, Callable[[], Feeds]] = {
+    "digits": lambda: sample_inputs.digits(0, batch=2),
+    "orientation": lambda: sample_inputs.orientation(0, batch=1),
+    "ppocr_rec": lambda: sample_inputs.ppocr_rec(0, 1, 48),
+    "silero_vad": lambda: sample_inputs.silero_vad(0, rate=16000),
+}
+
+
+@dataclass
+class Verdict:
+    """Whether what was tried holds, its figure, and what could not be tried here."""
+
+    passed: bool
+    figure: str
+    details: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def placed(name: str, feeds: Feeds) -> Module:
+    """The model's placed IR for what the inputs decide."""
+    source = open_source(str(model_path(name)))
+    ports = source.ports()
+    loose = FeedChecker(ports).bind(feeds)
+    shapes = {port.name: array.shape for port, array in zip(ports, loose.arrays, strict=True)}
+    return place_module(source.module(deciding_values(ports, loose.arrays), shapes))
+
+
+def check_cuts(sample: int) -> Verdict:
+    """Every prefix in one process; a seeded sample of them over sockets to a live gateway."""
+    verdict = Verdict(True, "")
+    total = over_sockets = 0
+    with live_gateway(models=tuple(model_path(name) for name in INPUTS)) as gateway:
+        for name, make in INPUTS.items():
+            feeds = make()
+            module = placed(name, feeds)
+            given = bound(module, feeds)
+            whole = run_whole(module, given)
+            every = list(cuts(module, 1 << 30))
+            allowed = [after for after, crossed in every if crossed <= MOST_CROSSING]
+            wrong = []
+            for after in allowed:
+                outputs, traces = run_cut(module, after, given)
+                if not (same_bits(whole, outputs) and has_both_sides(traces)):
+                    wrong.append(after)
+            split = [after for after in allowed if after != allowed[-1]]
+            chosen = random.Random(SEED).sample(split, min(sample, len(split)))
+            astray = [after for after in chosen if not over_socket(gateway, name, feeds, after)]
+            total += len(allowed)
+            over_sockets += len(chosen)
+            verdict.passed &= not wrong and not astray
+            verdict.details.append(
+                f"{name:12} {len(allowed)} cuts of {len(every)} cross at most {MOST_CROSSING} "
+                f"values: {len(allowed) - len(wrong)} equal under wasmtime on both sides; over "
+                f"sockets {len(chosen) - len(astray)} of {len(chosen)}"
+                + "".join(f"; differs after %{after}" for after in [*wrong, *astray])
+            )
+    verdict.figure = f"{total} cuts in one process, {over_sockets} over sockets, bit for bit"
+    verdict.missing.append("a sample of at least 20 cuts a model in Chromium")
+    return verdict
+
+
+def has_both_sides(traces: dict[str, Any]) -> bool:
+    """Each side that has a part took part: it ran something, or passed something on."""
+    return all(any(e.kind in ("run", "send") for e in trace) for trace in traces.values())
+
+
+def over_socket(gateway: LiveGateway, name: str, feeds: Feeds, after: str) -> bool:
+    path = str(model_path(name))
+    with (
+        InferenceSession(path) as whole,
+        OffloadSession(
+            path, gateway.url, TOKEN, mode="split" if after else "remote", split_after=after
+        ) as parts,
+    ):
+        outputs = parts.run(None, feeds)  # raises where a side had no part in it
+        return same_bits(whole.run(None, feeds), outputs)
+
+
+def check_clients() -> Verdict:
+    """Two sessions and one `rlx run` at once, one that vanishes, a gateway that restarts."""
+    path, feeds = str(model_path("digits")), sample_inputs.digits(1, batch=4)
+    with InferenceSession(path) as session:
+        expected = session.run(None, feeds)
+    equal = runs = 0
+    lock = threading.Lock()
+    problems: list[str] = []
+
+    def client(url: str) -> None:
+        nonlocal equal, runs
+        try:
+            with OffloadSession(path, url, TOKEN, split_after="block1_pool") as parts:
+                for _ in range(RUNS_AT_ONCE):
+                    same = same_bits(parts.run(None, feeds), expected)
+                    with lock:
+                        equal, runs = equal + same, runs + 1
+        except RlxError as error:
+            problems.append(str(error))
+
+    with live_gateway() as gateway, tempfile.TemporaryDirectory() as folder:
+        threads = [threading.Thread(target=client, args=(gateway.url,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        command = command_line(gateway, path, feeds, Path(folder))
+        for thread in threads:
+            thread.join()
+        vanished = OffloadSession(path, gateway.url, TOKEN, mode="remote")
+        vanished.connection.start(0, {"batch": 1})
+        name = vanished.connection.welcome.session
+        vanished.connection._socket.socket.close()
+        freed = freed_within(gateway, name, 10)
+        survivor = OffloadSession(path, gateway.url, TOKEN, mode="remote")
+        before = same_bits(survivor.run(None, feeds), expected)
+        ended, port = gateway.stop() == 0, gateway.port
+    with live_gateway(port=port), survivor:
+        after = same_bits(survivor.run(None, feeds), expected)
+        compiled = survivor.compile_count
+    passed = equal == runs == 2 * RUNS_AT_ONCE and not problems and same_bits(command, expected)
+    passed &= freed and ended and before and after and compiled == 1
+    return Verdict(
+        passed,
+        f"{equal} of {runs} runs of two sessions and one `rlx run` at once equal; a client that "
+        f"vanished in mid-run freed: {freed}; after a restart the same session goes on: {after}",
+        problems,
+        ["two pages instead of two sessions; a page's reload in mid-run; a page that reconnects"],
+    )
+
+
+def command_line(gateway: LiveGateway, path: str, feeds: Feeds, folder: Path) -> list[Array]:
+    """The outputs of ``rlx run`` on the gateway."""
+    words = [str(Path(sys.executable).with_name("rlx")), "run", path, "--json"]
+    for name, array in feeds.items():
+        np.save(folder / f"{name}.npy", array)
+        words += ["--input", f"{name}={folder / f'{name}.npy'}"]
+    words += ["--gateway", gateway.url, "--token", TOKEN, "--device", "split"]
+    words += ["--split-after", "%block2_relu", "--output", str(folder / "out.npz")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+    report = json.loads(done.stdout)
+    if not (report[f"segments_on_{HOME}"] and report[f"segments_on_{GATEWAY}"]):
+        raise RuntimeError("a side ran nothing")
+    with np.load(folder / "out.npz") as file:
+        return [file[key] for key in sorted(file.files)]
+
+
+def freed_within(gateway: LiveGateway, session: str, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if any(x["event"] == "closed" and x.get("session") == session for x in gateway.lines):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def check_bad_peers() -> Verdict:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "tests/gateway/test_bad_peers.py",
+         "tests/gateway/test_session.py", "tests/gateway/test_protocol.py"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    last = (done.stdout.strip().splitlines() or ["pytest printed nothing"])[-1]
+    counted = re.search(r"(\d+) passed", last)
+    return Verdict(done.returncode == 0 and counted is not None, last)
+
+
+def check_bench() -> Verdict:
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.offload", "--output", folder],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            return Verdict(False, f"bench ended with {done.returncode}: {done.stderr[-500:]}")
+        rows = json.loads((Path(folder) / "offload.json").read_text(encoding="utf-8"))
+    small = next(row for row in rows if row["transport"] == "websocket")
+    best = {
+        name: max(row["mb_per_second"] for row in rows if row["transport"] == name)
+        for name in ("websocket", "http")
+    }
+    sizes = {row["nbytes"] for row in rows}
+    return Verdict(
+        min(sizes) == 1 << 10 and max(sizes) == 64 << 20,
+        f"1 KiB: p50 {small['p50_ms']:.2f} ms, p99 {small['p99_ms']:.2f} ms beyond kernels; best "
+        f"{best['websocket']:.0f} MB/s on the WebSocket, {best['http']:.0f} MB/s over HTTP",
+        done.stdout.splitlines(),
+        ["the same figures from a page"],
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    lines: dict[int, tuple[str, Callable[[argparse.Namespace], Verdict]]] = {
+        1: ("every cut gives the bits of one device", lambda options: check_cuts(options.sample)),
+        2: ("several clients, reloads, restarts", lambda _: check_clients()),
+        3: ("bad peers", lambda _: check_bad_peers()),
+        4: ("latency and throughput", lambda _: check_bench()),
+    }
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", type=int, nargs="+", choices=lines, default=list(lines))
+    parser.add_argument("--sample", type=int, default=20, help="cuts a model over sockets")
+    options = parser.parse_args(arguments)
+    failed, missing = [], 0
+    for number in options.only:
+        title, check = lines[number]
+        started = time.perf_counter()
+        try:
+            verdict = check(options)
+        except Exception as error:  # a line that breaks is a line that fails; the others still run
+            verdict = Verdict(False, f"{type(error).__name__}: {error}")
+        seconds = time.perf_counter() - started
+        word = "PASS" if verdict.passed else "FAIL"
+        print(f"{word} {number} {title}: {verdict.figure} ({seconds:.0f} s)", flush=True)
+        for line in verdict.details:
+            print(f"       {line}", flush=True)
+        for line in verdict.missing:
+            print(f"MISSING {number}: {line}", flush=True)
+        missing += len(verdict.missing)
+        if not verdict.passed:
+            failed.append(number)
+    state = "what can be shown here passes" if not failed else f"failed: {failed}"
+    print(f"accept-offload: {state}; {missing} parts are missing")
+    return 1 if failed or missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

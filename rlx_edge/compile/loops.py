@@ -263,7 +263,7 @@ def linear_coefficient(dim: Dim, name: str) -> Dim | None:
 
 # ---- splitting -------------------------------------------------------------------------------
 
-MAX_PARTS = 64
+MAX_PARTS = 4096
 """Nests that one operator may split into; beyond it the conditions stay in the loop."""
 
 

@@ -113,10 +113,19 @@ def _concat(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
         pieces.append(ctx.load(slot, (*at[:axis], inside, *at[axis + 1 :])))
         begin = begin + found.shape[axis]
         ends.append(begin)
-    result = pieces[-1]
-    for piece, end in zip(pieces[-2::-1], ends[-2::-1], strict=True):
-        result = select(index(at[axis]) < index(end), piece, result)
-    return result
+    return _choose(at[axis], pieces, ends)
+
+
+def _choose(place: Dim, pieces: Sequence[Expr], ends: Sequence[Dim]) -> Expr:
+    """The piece whose end is the first above ``place``, by halves."""
+    if len(pieces) == 1:
+        return pieces[0]
+    half = len(pieces) // 2
+    return select(
+        index(place) < index(ends[half - 1]),
+        _choose(place, pieces[:half], ends[:half]),
+        _choose(place, pieces[half:], ends[half:]),
+    )
 
 
 def slice_size(start: Dim, end: Dim, step: int) -> Dim:

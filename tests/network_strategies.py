@@ -233,6 +233,7 @@ def _resize(net: Network) -> Value | None:
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
+        scales=(),
     )
 
 

@@ -150,6 +150,21 @@ def resizes() -> tuple[Case, ...]:
         case("Resize", "f32-given-scales", "f32[1, 1, 3, 4] f32[0] f32[4]",
              given={1: none, 2: scales}, mode="nearest")
     )  # fmt: skip
+    for mode in ("half_pixel", "half_pixel_symmetric", "asymmetric", "align_corners"):
+        for kind in ("nearest", "linear", "cubic"):
+            for scale in (0.6, 1.3):
+                factors = {2: np.array([1, 1, scale, 2.5 * scale], np.float32)}
+                cases.append(
+                    case("Resize", f"f32-{mode}-by-{scale}-{kind}", "f32[1, 2, n, 7] - f32[4]",
+                         constants=factors, mode=kind, coordinate_transformation_mode=mode,
+                         sizes=(5, 8), accuracy=SUM)
+                )  # fmt: skip
+    for policy in ("not_larger", "not_smaller"):
+        sizes = {3: np.array([7, 9], np.int64)}
+        cases.append(
+            case("Resize", f"f32-{policy}", "f32[1, 2, 4, 6] - - i64[2]", constants=sizes,
+                 axes=[2, 3], keep_aspect_ratio_policy=policy, mode="nearest")
+        )  # fmt: skip
     modes = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
     for mode in modes:
         for size in ((5, 9), (2, 3), (1, 1)):

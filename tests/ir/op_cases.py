@@ -163,11 +163,12 @@ def _pad(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:
 
 def _resize(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:
     names = ("mode", "coordinate_transformation_mode", "nearest_mode")
-    return (
-        "Resize",
-        {name: attrs[name] for name in names},
-        [None, None, _ints(sizes(attrs["sizes"]))],
-    )
+    chosen = {name: attrs[name] for name in names}
+    scales = attrs["scales"]
+    if scales and isinstance(scales, tuple):
+        pairs = zip(scales[::2], scales[1::2], strict=True)
+        return "Resize", chosen, [None, np.array([a / b for a, b in pairs], np.float32)]  # type: ignore[operator]
+    return "Resize", chosen, [None, None, _ints(sizes(attrs["sizes"]))]
 
 
 def _resize_cubic(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:

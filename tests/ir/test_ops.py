@@ -49,6 +49,7 @@ RESIZE: dict[str, Attribute] = {
     "mode": "nearest",
     "coordinate_transformation_mode": "asymmetric",
     "nearest_mode": "floor",
+    "scales": (),
 }
 
 

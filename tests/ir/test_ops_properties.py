@@ -127,6 +127,7 @@ def test_nearest_is_exact_on_boundaries() -> None:
     attrs: Attrs = {
         "sizes": tuple(map(as_dim, (1, 1, 1, 1))), "mode": "nearest",
         "coordinate_transformation_mode": "half_pixel", "nearest_mode": "floor",
+        "scales": (),
     }  # fmt: skip
     assert run("rlxc::resize", [x], attrs).item() == 3
     attrs = {
@@ -141,7 +142,7 @@ def test_pytorch_half_pixel_with_a_symbolic_size(target: int) -> None:
     """Whether the size is 1, where the coordinate is 0, is only known when it runs."""
     x = np.arange(7, dtype=np.float32)
     attrs: Attrs = {
-        "sizes": (as_dim("k"),), "mode": "linear", "nearest_mode": "floor",
+        "sizes": (as_dim("k"),), "mode": "linear", "nearest_mode": "floor", "scales": (),
         "coordinate_transformation_mode": "pytorch_half_pixel",
     }  # fmt: skip
     op = build("rlxc::resize", [tensor_type(F32, 7)], attrs)
@@ -168,6 +169,7 @@ def test_resize(
     attrs: Attrs = {
         "sizes": tuple(as_dim(size) for size in (1, 1, *sizes)), "mode": mode,
         "coordinate_transformation_mode": coordinates, "nearest_mode": rounding,
+        "scales": (),
     }  # fmt: skip
     found, expected = run("rlxc::resize", [x], attrs), reference("rlxc::resize", attrs, [x])
     assert_near(found, expected)

@@ -39,6 +39,7 @@ _NEVER_EMPTY = frozenset(
         "rlxc::conv_transpose2d",
         "rlxc::max_pool2d",
         "rlxc::resize",
+        "rlxc::resize_cubic",
     }
 )
 

@@ -1,12 +1,14 @@
 """Resampling by exact rational coordinates.
 
 The coordinate in the operand of result position ``i`` is a fraction ``n / d`` of integers that
-only the sizes decide, so which elements are read never depends on floating point:
+only the sizes and scales decide, so which elements are read never depends on floating point. The
+scale ``s`` of an axis is out / in unless ``scales`` says otherwise:
 
-    asymmetric           i * in / out
-    half_pixel           ((2i + 1) * in - out) / (2 * out)
-    pytorch_half_pixel   the same, 0 where out is 1
-    align_corners        i * (in - 1) / (out - 1), 0 where out is 1
+    asymmetric             i / s
+    half_pixel             (i + 1/2) / s - 1/2
+    half_pixel_symmetric   the same, moved by (in - out / s) / 2: the margins are equal
+    pytorch_half_pixel     as half_pixel, 0 where out is 1
+    align_corners          i * (in - 1) / (out - 1), 0 where out is 1
 """
 
 from __future__ import annotations
@@ -14,26 +16,61 @@ from __future__ import annotations
 from rlx_edge.ir.dims import Dim, as_dim, dim_max, dim_min
 from rlx_edge.ir.expression import Expr, binary, cast, const, index, select
 from rlx_edge.ir.opdef import Expression, ExpressionContext, InferContext, OpDef
-from rlx_edge.ir.ops.signature import ANY, FLOAT, attr_dims, attribute, dims, example, operand
+from rlx_edge.ir.ops.signature import (
+    ANY,
+    FLOAT,
+    attr_dims,
+    attr_ints,
+    attribute,
+    dims,
+    example,
+    operand,
+)
 from rlx_edge.ir.types import TensorType
 
-COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "asymmetric",
+    "align_corners",
+)
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-def _coordinate(mode: str, at: Dim, size: Dim, target: Dim) -> tuple[Dim, Dim]:
+Scale = tuple[Dim, Dim]
+"""Numerator and positive denominator."""
+
+
+def _coordinate(mode: str, at: Dim, size: Dim, target: Dim, scale: Scale) -> tuple[Dim, Dim]:
     """Numerator and positive denominator of the coordinate in the operand."""
+    over, under = scale
     if mode == "asymmetric":
-        return at * size, target
+        return at * under, over
     if mode == "align_corners":
         return at * (size - 1), dim_max(target - 1, 1)
     if mode == "pytorch_half_pixel" and target.is_constant and target.value == 1:
         return as_dim(0), as_dim(1)
-    numerator = (at * 2 + 1) * size - target
+    numerator = (at * 2 + 1) * under - over
+    if mode == "half_pixel_symmetric":
+        numerator = numerator + size * over - target * under
     if mode == "pytorch_half_pixel" and not target.is_constant:
         # min(out - 1, 1) is 0 exactly where out is 1.
         numerator = numerator * dim_min(target - 1, 1)
-    return numerator, target * 2
+    return numerator, over * 2
+
+
+def _scales(ctx: ExpressionContext) -> list[Scale | None]:
+    """The scale of each axis, ``None`` for one that is copied."""
+    shape, targets = ctx.type("x").shape, ctx.result.shape
+    stated = ctx.attrs["scales"]
+    if not stated:
+        return [
+            None if size is target else (target, size)
+            for size, target in zip(shape, targets, strict=True)
+        ]
+    pairs = zip(stated[::2], stated[1::2], strict=True)
+    return [None if over == under else (as_dim(over), as_dim(under)) for over, under in pairs]
 
 
 def _rounded(mode: str, numerator: Dim, denominator: Dim) -> Dim:
@@ -50,14 +87,20 @@ def _clamped(place: Dim, size: Dim) -> Dim:
     return dim_max(dim_min(place, size - 1), 0)
 
 
+def _check(ctx: InferContext, sizes: tuple[Dim, ...]) -> None:
+    for size in sizes:
+        if size.is_constant and size.value < 1:
+            raise ctx.error("a size is below 1", found=size, allowed="at least 1")
+    if ctx.attrs["scales"] != ():
+        attr_ints(ctx, "scales", 2 * len(sizes), 1)
+
+
 def _resize_type(ctx: InferContext) -> TensorType:
     x = ctx.types[0]
     sizes = attr_dims(ctx, "sizes", x.rank)
     if ctx.attrs["mode"] == "linear" and x.dtype not in FLOAT:
         raise ctx.error("mode linear needs a float type", found=x.dtype, allowed=list(FLOAT))
-    for size in sizes:
-        if size.is_constant and size.value < 1:
-            raise ctx.error("a size is below 1", found=size, allowed="at least 1")
+    _check(ctx, sizes)
     return TensorType(x.dtype, sizes)
 
 
@@ -68,11 +111,12 @@ def _resize(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
         return _linear(ctx, at, mode)
     places = [
         place
-        if size is target
+        if scale is None
         else _clamped(
-            _rounded(ctx.attrs["nearest_mode"], *_coordinate(mode, place, size, target)), size
+            _rounded(ctx.attrs["nearest_mode"], *_coordinate(mode, place, size, target, scale)),
+            size,
         )
-        for place, size, target in zip(at, shape, targets, strict=True)
+        for place, size, target, scale in zip(at, shape, targets, _scales(ctx), strict=True)
     ]
     return ctx.load("x", places)
 
@@ -80,14 +124,15 @@ def _resize(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
 def _linear(ctx: ExpressionContext, at: tuple[Dim, ...], mode: str) -> Expr:
     """Between both neighbours, innermost axis first: low * (1 - t) + high * t."""
     shape, targets, dtype = ctx.type("x").shape, ctx.result.shape, ctx.result.dtype
+    scales = _scales(ctx)
 
     def sample(axis: int, places: tuple[Dim, ...]) -> Expr:
         if axis == len(shape):
             return ctx.load("x", places)
-        size, target = shape[axis], targets[axis]
-        if size is target:
+        size, target, scale = shape[axis], targets[axis], scales[axis]
+        if scale is None:
             return sample(axis + 1, (*places, at[axis]))
-        numerator, denominator = _coordinate(mode, at[axis], size, target)
+        numerator, denominator = _coordinate(mode, at[axis], size, target, scale)
         below = numerator // denominator
         fraction = cast(index(numerator % denominator), dtype) / cast(index(denominator), dtype)
         low = sample(axis + 1, (*places, _clamped(below, size)))
@@ -100,9 +145,7 @@ def _linear(ctx: ExpressionContext, at: tuple[Dim, ...], mode: str) -> Expr:
 def _cubic_type(ctx: InferContext) -> TensorType:
     x = ctx.types[0]
     sizes = attr_dims(ctx, "sizes", x.rank)
-    for size in sizes:
-        if size.is_constant and size.value < 1:
-            raise ctx.error("a size is below 1", found=size, allowed="at least 1")
+    _check(ctx, sizes)
     return TensorType(x.dtype, sizes)
 
 
@@ -123,14 +166,15 @@ def _cubic(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
     shape, targets = ctx.type("x").shape, ctx.result.shape
     mode = ctx.attrs["coordinate_transformation_mode"]
     dtype = ctx.result.dtype
+    scales = _scales(ctx)
 
     def sample(axis: int, places: tuple[Dim, ...]) -> Expr:
         if axis == len(shape):
             return ctx.load("x", places)
-        size, target = shape[axis], targets[axis]
-        if size is target:
+        size, target, scale = shape[axis], targets[axis], scales[axis]
+        if scale is None:
             return sample(axis + 1, (*places, at[axis]))
-        numerator, denominator = _coordinate(mode, at[axis], size, target)
+        numerator, denominator = _coordinate(mode, at[axis], size, target, scale)
         first = numerator // denominator - 1
         fraction = cast(index(numerator % denominator), dtype) / cast(index(denominator), dtype)
         weights = cubic_weights(fraction, ctx.attrs["coefficient"])
@@ -155,6 +199,9 @@ def _cubic(ctx: ExpressionContext, at: tuple[Dim, ...]) -> Expr:
     return sample(0, ())
 
 
+SCALES = attribute("scales", "ints")
+"""Numerator and denominator for each axis, or none where the scales are the sizes' ratios."""
+
 OPS = (
     OpDef(
         "rlxc::resize",
@@ -164,12 +211,13 @@ OPS = (
             attribute("mode", "string", "nearest", "linear"),
             attribute("coordinate_transformation_mode", "string", *COORDINATES),
             attribute("nearest_mode", "string", *ROUNDINGS),
+            SCALES,
         ),
         _resize_type,
         Expression(_resize),
         frozenset({"blocked"}),
-        "Resampling to ``sizes``; axes whose size stays are copied; the scale is size / old size "
-        "(ONNX Resize, Upsample).",
+        "Resampling to ``sizes``; axes whose size stays are copied; the scale is size / old size, "
+        "or that of ``scales`` (ONNX Resize, Upsample).",
         (
             example(
                 "double",
@@ -178,6 +226,7 @@ OPS = (
                 mode="nearest",
                 coordinate_transformation_mode="asymmetric",
                 nearest_mode="floor",
+                scales=(),
             ),
             example(
                 "shrink",
@@ -186,6 +235,7 @@ OPS = (
                 mode="nearest",
                 coordinate_transformation_mode="half_pixel",
                 nearest_mode="round_prefer_floor",
+                scales=(),
             ),
             example(
                 "bilinear",
@@ -194,6 +244,16 @@ OPS = (
                 mode="linear",
                 coordinate_transformation_mode="half_pixel",
                 nearest_mode="round_prefer_floor",
+                scales=(),
+            ),
+            example(
+                "scaled",
+                "f32[1, 1, 5, 7]",
+                sizes=dims(1, 1, 6, 4),
+                mode="linear",
+                coordinate_transformation_mode="half_pixel",
+                nearest_mode="floor",
+                scales=(1, 1, 1, 1, 13, 10, 3, 5),
             ),
             example(
                 "corners",
@@ -202,6 +262,7 @@ OPS = (
                 mode="linear",
                 coordinate_transformation_mode="align_corners",
                 nearest_mode="floor",
+                scales=(),
             ),
         ),
     ),
@@ -213,6 +274,7 @@ OPS = (
             attribute("coordinate_transformation_mode", "string", *COORDINATES),
             attribute("coefficient", "float"),
             attribute("exclude_outside", "bool"),
+            SCALES,
         ),
         _cubic_type,
         Expression(_cubic),
@@ -227,6 +289,7 @@ OPS = (
                 coordinate_transformation_mode="half_pixel",
                 coefficient=-0.75,
                 exclude_outside=False,
+                scales=(),
             ),
             example(
                 "inside",
@@ -235,6 +298,7 @@ OPS = (
                 coordinate_transformation_mode="asymmetric",
                 coefficient=-0.5,
                 exclude_outside=True,
+                scales=(),
             ),
         ),
     ),

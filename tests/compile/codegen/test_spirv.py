@@ -60,7 +60,10 @@ def test_golden_without_features(golden: Golden) -> None:
 
 BIASED = select(acc() + load(0, F32, ()) < 0.0, 0.0, acc() + load(0, F32, ()))
 TEMPLATES = {
-    "matmul": ({"tile": "8x8x4", "chain": 128, "a_vectors": True, "b_vectors": False}, MATMUL_WORDS),
+    "matmul": (
+        {"tile": "8x8x4", "chain": 128, "a_vectors": True, "b_vectors": False},
+        MATMUL_WORDS,
+    ),
     "conv2d": (
         {"tile": "8x8x4", "chain": 108, "rows": 3, "columns": 3, "input": "blocked",
          "output": "planes"},

@@ -13,10 +13,10 @@ PYTEST_WORKERS ?= auto
 BENCH_ARGS ?=
 SERVE_ARGS ?= --open
 # The browser tests run where both browsers are.
-BROWSERS := $(and $(shell command -v chromium chromium-browser),$(shell command -v firefox-esr firefox))
-WITHOUT_BROWSERS := $(if $(BROWSERS),,and not browser)
+BROWSERS = $(and $(shell command -v chromium chromium-browser),$(shell command -v firefox-esr firefox))
+WITHOUT_BROWSERS = $(if $(BROWSERS),,and not browser)
 
-.PHONY: help setup web run samples test test-slow check bless bench docs accept-native accept-offload
+.PHONY: help setup web run samples test test-slow check bless bench docs accept-native accept-page accept-offload bench-page screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,15 @@ docs: $(STAMP) ## write the reference pages that follow from the code
 
 accept-offload: setup ## run the acceptance list of offloading, a figure a line
 	$(BIN)/python -m scripts.accept_offload
+
+bench-page: web ## measure the models beside onnxruntime-web in a page, into build/bench
+	$(BIN)/python -m bench.page $(BENCH_ARGS)
+
+screenshots: web ## write the pictures of the documentation
+	$(BIN)/python -m scripts.screenshots
+
+accept-page: web ## run the acceptance list of the page, a figure a line
+	$(BIN)/python -m scripts.accept_page
 
 accept-native: setup ## run the acceptance list of the native stage, a figure a line
 	$(BIN)/python -m scripts.accept_native

@@ -46,7 +46,7 @@ MAX_NEED = 400
 MAX_EVENTS = 200
 """Trace events of a run that are told."""
 
-PROTOCOL_ERROR, POLICY, TOO_BIG, GOING_AWAY, INTERNAL = 1002, 1008, 1009, 1001, 1011
+PROTOCOL_ERROR, INVALID_DATA, TOO_BIG, GOING_AWAY = 1002, 1007, 1009, 1001
 """Close codes of WebSocket (RFC 6455, section 7.4.1)."""
 
 
@@ -257,10 +257,9 @@ class ServerSession:
     def gone(self, reason: str, code: int = 1000) -> list[Effect]:
         """The socket has closed; every run is stopped and every shard freed. ``code`` tells of a
         client that broke WebSocket itself, which the socket has refused already."""
-        error = _BROKEN.get(code)
+        error = _broken(code)
         if error is not None and self.state != "closed":
-            refusal = failure(error[0], found=error[1], allowed=MAX_FRAME)
-            self._log("refused", code=refusal.code, reason=str(refusal))
+            self._log("refused", code=error.code, reason=str(error))
         self._shut(reason)
         return self._take()
 
@@ -704,12 +703,14 @@ class ServerSession:
         return effects
 
 
-_BROKEN = {
-    TOO_BIG: ("frame.limit", "more"),
-    PROTOCOL_ERROR: ("frame.websocket", "not RFC 6455"),
-    1007: ("frame.websocket", "text that is not UTF-8"),
-}
-"""Close codes of a socket that refused its peer → what that was."""
+def _broken(code: int) -> RlxError | None:
+    """What a client did whom the socket refused with this close code."""
+    if code == TOO_BIG:
+        return failure("frame.limit", found="more", allowed=MAX_FRAME)
+    if code in (PROTOCOL_ERROR, INVALID_DATA):
+        return failure("frame.websocket", found=f"close code {code}")
+    return None
+
 
 _HANDLERS: Mapping[Kind, Callable[[ServerSession, Frame], None]] = {
     Kind.HELLO: ServerSession._hello,

@@ -147,6 +147,23 @@ def test_memory_keeps_its_bytes_when_it_grows(staged: bool) -> None:
         unit.close()
 
 
+def test_uploads_between_launches_keep_their_order() -> None:
+    """More than the staging buffer holds, before and after launches that nobody waited for."""
+    with opened(staged=True) as owner:
+        unit = ready_unit(owner)
+        unit.grow(40 << 20)
+        big = np.random.default_rng(1).integers(0, 256, 33 << 20).astype(np.uint8)
+        a = np.arange(8, dtype=np.float32)
+        for step in range(4):
+            unit.upload(144 * 16, a + step)
+            unit.upload(160 * 16, a)
+            unit.launch(0, 1)
+            unit.upload(1 << 16, big[step:])
+        np.testing.assert_array_equal(unit.download(128 * 16, F32, (8,)), 2 * a + 3)
+        np.testing.assert_array_equal(unit.download(1 << 16, U8, big[3:].shape), big[3:])
+        unit.close()
+
+
 def test_a_launch_after_growth_uses_the_new_memory(owner: VulkanContext) -> None:
     unit = ready_unit(owner)
     a, b = np.arange(-4, 4, dtype=np.float32), np.ones(8, np.float32)

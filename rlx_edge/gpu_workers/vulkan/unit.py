@@ -118,8 +118,9 @@ class VulkanUnit:
             return
         plain = np.ascontiguousarray(data, data.dtype.newbyteorder("<"))
         raw = plain.reshape(-1).view(np.uint8)
-        self.synchronize()
         assert self._arena is not None
+        if self._arena.mapped is not None:
+            self.synchronize()
         transfers.upload(self._arena, address, raw)
         self._note_block(address, raw)
 
@@ -134,7 +135,7 @@ class VulkanUnit:
         return array
 
     def launch(self, begin: int, end: int) -> None:
-        commands, _, pipelines = self._use()
+        commands, transfers, pipelines = self._use()
         if not commands.knows(self._block_key):
             self.synchronize()
         recorded = commands.recorded(
@@ -142,12 +143,18 @@ class VulkanUnit:
             (begin, end),
             lambda buffer: record_launches(buffer, pipelines, self._launches(begin, end)),
         )
-        self._fences.append(self._attempt(lambda: self._owner.submit([recorded])))
+        work = [recorded]
+        if transfers.waiting:
+            self.synchronize()
+            assert self._arena is not None
+            work.insert(0, commands.once(transfers.record(self._arena)))
+        self._fences.append(self._attempt(lambda: self._owner.submit(work)))
 
     def synchronize(self) -> None:
-        self._use()
+        _, transfers, _ = self._use()
         fences, self._fences = self._fences, []
         self._attempt(lambda: self._owner.wait(fences))
+        transfers.settled()
 
     def bytes_at(self, address: int, nbytes: int) -> Bytes:
         """A view where the host addresses the device's memory, else ``DeviceError``
@@ -216,7 +223,10 @@ class VulkanUnit:
 
     def _run_once(self, record: Callable[[Any], None]) -> None:
         commands, _, _ = self._use()
-        self._owner.wait([self._owner.submit([commands.once(record)])])
+        fences, self._fences = self._fences, []
+        self._attempt(lambda: self._owner.wait(fences))
+        work = commands.once(record)
+        self._attempt(lambda: self._owner.wait([self._owner.submit([work])]))
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
         try:

@@ -260,6 +260,22 @@ def test_a_leak_is_named_at_shutdown() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_forked_child_is_told() -> None:
+    code = (
+        "import os\n"
+        "from rlx_edge.gpu_workers.vulkan.context import context\n"
+        "from rlx_edge.ir.errors import DeviceError\n"
+        "context(0)\n"
+        "if os.fork() == 0:\n"
+        "    try: context(0)\n"
+        "    except DeviceError as error: print(error.code, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "vulkan.fork\n", "")
+
+
 def test_memory_that_cannot_be_had(owner: VulkanContext) -> None:
     with pytest.raises(DeviceError) as caught:
         DeviceBuffer(owner, 1 << 46, "arena", "test")

@@ -15,12 +15,23 @@ class Pipelines:
     """Made once when a program is loaded."""
 
     def __init__(self, owner: VulkanContext, code: bytes, entries: Sequence[Entry]) -> None:
-        vk = binding()
         self.owner = owner
         self.by_pointer = owner.device.target.addressing == "pointer"
         self.pipelines: list[Any] = []
         self.header = 8 if self.by_pointer else 0
         """Bytes of the push constants before the words."""
+        self.layout: Any = None
+        self.set: Any = None
+        self.pool: Any = None
+        self.set_layout: Any = None
+        try:
+            self._make(code, entries)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self, code: bytes, entries: Sequence[Entry]) -> None:
+        vk, owner = binding(), self.owner
         with guarded(owner.name, "making pipelines"):
             self._describe()
             ranges = vk.VkPushConstantRange(
@@ -62,7 +73,6 @@ class Pipelines:
 
     def _describe(self) -> None:
         """The descriptor set of the memory, where kernels reach it through one."""
-        self.set: Any = None
         if self.by_pointer:
             return
         vk, handle = binding(), self.owner.handle
@@ -108,7 +118,11 @@ class Pipelines:
         for pipeline in self.pipelines:
             vk.vkDestroyPipeline(handle, pipeline, None)
         self.pipelines.clear()
-        vk.vkDestroyPipelineLayout(handle, self.layout, None)
-        if not self.by_pointer:
-            vk.vkDestroyDescriptorPool(handle, self.pool, None)
-            vk.vkDestroyDescriptorSetLayout(handle, self.set_layout, None)
+        for destroy, made in (
+            (vk.vkDestroyPipelineLayout, self.layout),
+            (vk.vkDestroyDescriptorPool, self.pool),
+            (vk.vkDestroyDescriptorSetLayout, self.set_layout),
+        ):
+            if made is not None:
+                destroy(handle, made, None)
+        self.layout = self.pool = self.set_layout = None

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from rlx_edge.cli.main import main
 from tests.browser.chromium import AppPage
+from tests.browser.gateway import SITE
 from tests.browser.pictures import png
 
 pytestmark = pytest.mark.browser
@@ -140,6 +142,48 @@ def test_a_download_cut_short(app: AppPage, model_file: ModelFile) -> None:
     app.choose("orientation")
 
 
+def test_a_weight_file_cut_short(app: AppPage, model_file: ModelFile, tmp_path: Path) -> None:
+    # covers R33
+    bundle = tmp_path / "bundle"
+    assert main(["compile", str(model_file("orientation")), "-o", str(bundle)]) == 0
+    cut: list[str] = []
+
+    def serve(route: Any) -> None:
+        path = bundle / route.request.url.removeprefix(f"{app.url}bundle/").partition("?")[0]
+        content = path.read_bytes()
+        if path.name.startswith("weights-") and not cut:
+            cut.append(path.name)
+            content = content[: len(content) // 2]
+        types = {".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html"}
+        route.fulfill(body=content, content_type=types.get(path.suffix, "application/octet-stream"))
+
+    app.wait_state("digits", "ready")
+    app.context.route(f"{app.url}bundle/**", serve)
+    app.page.goto(f"{app.url}bundle/index.html")
+    app.page.wait_for_selector("#status[data-failed]")
+    assert cut and "the weights are cut short" in app.page.inner_text("#status")
+    app.page.reload()
+    app.page.get_by_role("status").get_by_text("loaded in").wait_for()
+    app.goto()
+    check_works(app)
+
+
+def test_a_compiler_of_another_build(browser: Any, gateway: str) -> None:
+    app = AppPage(browser, gateway)
+    try:
+        wheel = next((SITE / "pyodide").glob("*.whl"))
+        changed = wheel.read_bytes()[:-1] + b"?"
+        app.problems.expect("integrity|digest|Failed|wheel|Integrity")
+        app.context.route(f"{gateway}pyodide/*.whl", lambda route: route.fulfill(body=changed))
+        app.goto()
+        message = app.error()
+        assert "wheel" in message and app.error_code() == "site.wheel"
+        app.context.unroute(f"{gateway}pyodide/*.whl")
+        check_works(app)
+    finally:
+        app.close()
+
+
 def test_a_gateway_that_is_gone(app: AppPage) -> None:
     app.problems.expect("Failed to load resource")
     app.wait_state("digits", "ready")
@@ -188,9 +232,7 @@ def test_cancel_while_a_model_runs(app: AppPage) -> None:
     app.page.fill("#repeat", "1000")
     app.page.click("[data-sample=page-notes]")
     app.page.wait_for_selector("[data-step=run][data-state=active]")
-    app.page.wait_for_function(
-        "() => document.querySelector('[data-step=run] progress').value > 0"
-    )
+    app.page.wait_for_function("() => document.querySelector('[data-step=run] progress').value > 0")
     app.cancel()
     assert app.step("run") == "cancelled"
     assert not app.page.is_visible("#error")

@@ -16,7 +16,7 @@ export class ReportedError extends Error {
 
 /**
  * `fetch` that fails for anything but a file: `site.fetch` where it cannot be had, `site.html` where
- * a page comes in its place.
+ * a page comes in its place, `site.wheel` where bytes are others than `options.integrity` says.
  *
  * @param {RequestInfo | URL} resource
  * @param {RequestInit} [options]
@@ -31,6 +31,11 @@ export async function checkedFetch(resource, options, onBytes) {
     response = await PLAIN_FETCH(resource, options);
   } catch (cause) {
     if (options?.signal?.aborted) throw cause;
+    if (options?.integrity) {
+      // The browser does not say which of the two it was.
+      const what = "cannot be fetched, or is not the wheel that the lock file names";
+      throw new ReportedError("site.wheel", `${name}: ${what}; \`make web\` builds the site again`);
+    }
     throw new ReportedError("site.fetch", `${name}: cannot be fetched (${reason(cause)})`);
   }
   if (!response.ok) {

@@ -23,6 +23,7 @@ from rlx_edge.compile.select import (
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.compile.templates.gpu import (
     BLOCKED,
+    FEW_CHAINS,
     FEW_TILES,
     MATMUL_WORDS,
     PLANES,
@@ -76,7 +77,7 @@ def _claim_matmul(
         "b_vectors": n.divisible_by(LANES),
     }
     tiled = _Tiled("matmul", config, matmul_slots(epilogue.kinds), MATMUL_WORDS, epilogue)
-    (kernel, groups), *others = tiled.kernels(tile, slices, m, n, split)
+    (kernel, groups), *others = tiled.kernels(tile, slices, m, n, ceildiv(k, CHAIN), split)
     return Claim(
         kernel,
         _operands(epilogue),
@@ -99,14 +100,15 @@ class _Tiled:
     epilogue: Epilogue
 
     def kernels(
-        self, tile: GpuTile, slices: Dim, rows: Dim, columns: Dim, split: bool
+        self, tile: GpuTile, slices: Dim, rows: Dim, columns: Dim, chains: Dim, split: bool
     ) -> list[tuple[TemplateKernel, Dim]]:
         """Kernels with their workgroups; the plan gives some to one of them."""
         tiles = _tiles(tile, slices, rows, columns)
         if not split:
             return [(self.kernel(tile), tiles)]
-        # 1 where there are fewer tiles than FEW_TILES, else 0.
+        # 1 where there are fewer tiles than FEW_TILES and chains enough to share out, else 0.
         few = dim_min(as_dim(FEW_TILES - 1) // dim_max(tiles, 1), 1)
+        few = few * dim_min(chains // FEW_CHAINS, 1)
         return [
             (self.kernel(tile), tiles - tiles * few),
             (self.kernel(SPLIT), _tiles(SPLIT, slices, rows, columns) * few),
@@ -159,7 +161,11 @@ def _claim_conv(
     words = conv_words(epilogue.kinds)
     tiled = _Tiled("conv2d", config, matmul_slots(epilogue.kinds), words, epilogue)
     pixels, slices = images * height * width, as_dim(groups)
-    (kernel, workgroups), *others = tiled.kernels(tile, slices, pixels, as_dim(per_group), split)
+    steps = -(-inner // LANES) * rows * columns * LANES
+    chains = as_dim(-(-steps // int(config["chain"])))
+    (kernel, workgroups), *others = tiled.kernels(
+        tile, slices, pixels, as_dim(per_group), chains, split
+    )
     return Claim(
         kernel,
         _operands(epilogue, _weight_pack(w.type, groups)),

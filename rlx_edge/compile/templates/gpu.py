@@ -54,6 +54,8 @@ SPLIT = GpuTile(32, 32, 16, 4)
 """For few outputs: smaller tiles, and chains side by side."""
 FEW_TILES = 256
 """With fewer workgroups than this, most of a large GPU has nothing to do."""
+FEW_CHAINS = 3
+"""With fewer chains than this, most parts of ``SPLIT`` have nothing to do."""
 
 
 def parse_gpu_tile(name: str) -> GpuTile:

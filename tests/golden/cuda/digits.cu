@@ -277,161 +277,10 @@ k5_conv2d(char* arena, const K5 words)
   }
 }
 
-// first for %block1_relu = rlxc::fused_conv2d_relu
-struct K6 { unsigned out, a, b, e0; int slices, images, height, width, n, channels, blocks, a_origin, a_slice, a_image, a_plane, a_row, a_pixel, a_tap_row, a_tap_column, b_row, out_origin, out_slice, out_image, out_plane, out_row; };
-extern "C" __global__ void __launch_bounds__(256, 1)
-k6_conv2d(char* arena, const K6 words)
-{
-  __shared__ __align__(16) float a_tile[4][16][32 + 0];
-  __shared__ __align__(16) float b_tile[4][16][32];
-  __shared__ int a_at[32];
-  __shared__ float chains[3][16][64];
-  float* __restrict__ out = at<float>(arena, words.out);
-  const float* __restrict__ a = at<const float>(arena, words.a);
-  const float* __restrict__ b = at<const float>(arena, words.b);
-  const float* __restrict__ e0 = at<const float>(arena, words.e0);
-  const int height = words.height, width = words.width, n = words.n, b_row = words.b_row;
-  const int pixels = words.images * height * width, k = words.blocks * 9 * 4;
-  const int row_tiles = (pixels + 32 - 1) / 32, column_tiles = (n + 32 - 1) / 32;
-  const int tiles = words.slices * row_tiles * column_tiles;
-  const int part = threadIdx.x / 64, lane = threadIdx.x % 64;
-  const int row_at = lane % (32 / 4) * 4;
-  const int column_at = lane / (32 / 4) * 4;
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int row_first = tile % row_tiles * 32;
-    const int column_first = tile / row_tiles % column_tiles * 32;
-    const int slice = tile / row_tiles / column_tiles;
-    const float* __restrict__ b_slice = b + slice * k * b_row;
-    for (int row = threadIdx.x; row < 32; row += 256) {
-      const int pixel = row_first + row;
-      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
-      a_at[row] = pixel >= pixels ? -1
-          : words.a_origin + slice * words.a_slice + image * words.a_image + y * words.a_row
-              + x * words.a_pixel;
-    }
-    __syncthreads();
-    float total[4][4], chain[4][4];
-    #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      #pragma unroll
-      for (int j = 0; j < 4; ++j) total[i][j] = chain[i][j] = 0.0f;
-    // All parts step together; part p has the p-th chain from base on.
-    int base = 0, step = 0;
-    float4 a_next[2], b_next[2];
-    const auto fetch = [&]() {
-      const int start = base + part * 108, stop = lesser_integer<int>(start + 108, k);
-      const int first = start + step;
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        const int from = a_at[item % 32], at_k = first + item / 32 * 4;
-        const unsigned quad = (unsigned)at_k / 4u;
-        const int block = quad / 9u, tap = quad % 9u;
-        const int tap_row = tap / 3, tap_column = tap % 3;
-        const int there = from + tap_row * words.a_tap_row + tap_column * words.a_tap_column;
-        if (from >= 0 && at_k < stop) {
-          const int left = words.channels - block * 4;
-          const float* plane = a + there + block * 4 * words.a_plane;
-          four.x = plane[0];
-          if (left > 1) four.y = plane[words.a_plane];
-          if (left > 2) four.z = plane[2 * words.a_plane];
-          if (left > 3) four.w = plane[3 * words.a_plane];
-        }
-        a_next[each] = four;
-      }
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        const int column = item % (32 / 4) * 4, at_k = first + item / (32 / 4);
-        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (at_k < stop && column_first + column < b_row)
-          four = *(const float4*)(b_slice + at_k * b_row + column_first + column);
-        b_next[each] = four;
-      }
-    };
-    if (k > 0) fetch();
-    while (base < k) {
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        const int row = item % 32, quad = item / 32;
-        a_tile[part][quad * 4][row] = a_next[each].x;
-        a_tile[part][quad * 4 + 1][row] = a_next[each].y;
-        a_tile[part][quad * 4 + 2][row] = a_next[each].z;
-        a_tile[part][quad * 4 + 3][row] = a_next[each].w;
-      }
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        *(float4*)&b_tile[part][item / (32 / 4)][item % (32 / 4) * 4] = b_next[each];
-      }
-      __syncthreads();
-      const bool ended = step + 16 >= 108 || base + step + 16 >= k;
-      step = ended ? 0 : step + 16;
-      base += ended ? 4 * 108 : 0;
-      if (base < k) fetch();
-      #pragma unroll
-      for (int at = 0; at < 16; ++at) {
-        const float4 left = *(const float4*)&a_tile[part][at][row_at];
-        const float4 right = *(const float4*)&b_tile[part][at][column_at];
-        const float rows4[4] = {left.x, left.y, left.z, left.w};
-        const float columns4[4] = {right.x, right.y, right.z, right.w};
-        #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          #pragma unroll
-          for (int j = 0; j < 4; ++j) chain[i][j] = chain[i][j] + rows4[i] * columns4[j];
-      }
-      __syncthreads();
-      if (ended) {
-        #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          #pragma unroll
-          for (int j = 0; j < 4; ++j)
-            if (part > 0) chains[part - 1][i * 4 + j][lane] = chain[i][j];
-        __syncthreads();
-        #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            if (part == 0) {
-              total[i][j] = total[i][j] + chain[i][j];
-              for (int other = 0; other < 4 - 1; ++other)
-                total[i][j] = total[i][j] + chains[other][i * 4 + j][lane];
-            }
-            chain[i][j] = 0.0f;
-          }
-      }
-    }
-    const int column = column_first + column_at;
-    for (int i = 0; i < 4; ++i) {
-      const int pixel = row_first + row_at + i;
-      if (part > 0 || pixel >= pixels || column >= n) break;
-      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
-      float four[4];
-      #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int channel = slice * n + column + j;
-        const float acc = total[i][j];
-        four[j] = 0.0f;
-        if (column + j < n) {
-          const float e0_value = e0[channel];
-          const float add_ = acc + e0_value;
-          const bool lt_ = add_ < 0.0f;
-          const float chosen = lt_ ? 0.0f : add_;
-          four[j] = chosen;
-        }
-      }
-      *(float4*)(out + words.out_origin + slice * words.out_slice + image * words.out_image + (column / 4) * words.out_plane + y * words.out_row + x * 4) = make_float4(four[0], four[1], four[2], four[3]);
-    }
-    __syncthreads();
-  }
-}
-
 // first for %block1_pool = border
-struct K7 { unsigned out; int p0, p1, p2, p3; };
+struct K6 { unsigned out; int p0, p1, p2, p3; };
 extern "C" __global__ void __launch_bounds__(256)
-k7_loop2_fill(char* arena, const K7 words)
+k6_loop2_fill(char* arena, const K6 words)
 {
   float* __restrict__ out = at<float>(arena, words.out);
   const int p0 = words.p0;
@@ -448,9 +297,9 @@ k7_loop2_fill(char* arena, const K7 words)
 }
 
 // first for %block1_pool = rlxc::max_pool2d
-struct K8 { unsigned out, in1; int p0, p1, p2, p3, p4, p5, p6, p7, p8, p9; };
+struct K7 { unsigned out, in1; int p0, p1, p2, p3, p4, p5, p6, p7, p8, p9; };
 extern "C" __global__ void __launch_bounds__(256)
-k8_loop4_max(char* arena, const K8 words)
+k7_loop4_max(char* arena, const K7 words)
 {
   float* __restrict__ out = at<float>(arena, words.out);
   const float* __restrict__ in1 = at<const float>(arena, words.in1);
@@ -485,9 +334,9 @@ k8_loop4_max(char* arena, const K8 words)
 }
 
 // first for %block2_relu = rlxc::fused_conv2d_relu
-struct K9 { unsigned out, a, b, e0; int slices, images, height, width, n, channels, blocks, a_origin, a_slice, a_image, a_plane, a_row, a_pixel, a_tap_row, a_tap_column, b_row, out_origin, out_slice, out_image, out_plane, out_row; };
+struct K8 { unsigned out, a, b, e0; int slices, images, height, width, n, channels, blocks, a_origin, a_slice, a_image, a_plane, a_row, a_pixel, a_tap_row, a_tap_column, b_row, out_origin, out_slice, out_image, out_plane, out_row; };
 extern "C" __global__ void __launch_bounds__(128, 1)
-k9_conv2d(char* arena, const K9 words)
+k8_conv2d(char* arena, const K8 words)
 {
   __shared__ __align__(16) float a_tile[1][16][64 + 0];
   __shared__ __align__(16) float b_tile[1][16][32];
@@ -619,156 +468,10 @@ k9_conv2d(char* arena, const K9 words)
   }
 }
 
-// first for %block2_relu = rlxc::fused_conv2d_relu
-struct K10 { unsigned out, a, b, e0; int slices, images, height, width, n, channels, blocks, a_origin, a_slice, a_image, a_plane, a_row, a_pixel, a_tap_row, a_tap_column, b_row, out_origin, out_slice, out_image, out_plane, out_row; };
-extern "C" __global__ void __launch_bounds__(256, 1)
-k10_conv2d(char* arena, const K10 words)
-{
-  __shared__ __align__(16) float a_tile[4][16][32 + 0];
-  __shared__ __align__(16) float b_tile[4][16][32];
-  __shared__ int a_at[32];
-  __shared__ float chains[3][16][64];
-  float* __restrict__ out = at<float>(arena, words.out);
-  const float* __restrict__ a = at<const float>(arena, words.a);
-  const float* __restrict__ b = at<const float>(arena, words.b);
-  const float* __restrict__ e0 = at<const float>(arena, words.e0);
-  const int height = words.height, width = words.width, n = words.n, b_row = words.b_row;
-  const int pixels = words.images * height * width, k = words.blocks * 9 * 4;
-  const int row_tiles = (pixels + 32 - 1) / 32, column_tiles = (n + 32 - 1) / 32;
-  const int tiles = words.slices * row_tiles * column_tiles;
-  const int part = threadIdx.x / 64, lane = threadIdx.x % 64;
-  const int row_at = lane % (32 / 4) * 4;
-  const int column_at = lane / (32 / 4) * 4;
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int row_first = tile % row_tiles * 32;
-    const int column_first = tile / row_tiles % column_tiles * 32;
-    const int slice = tile / row_tiles / column_tiles;
-    const float* __restrict__ b_slice = b + slice * k * b_row;
-    for (int row = threadIdx.x; row < 32; row += 256) {
-      const int pixel = row_first + row;
-      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
-      a_at[row] = pixel >= pixels ? -1
-          : words.a_origin + slice * words.a_slice + image * words.a_image + y * words.a_row
-              + x * words.a_pixel;
-    }
-    __syncthreads();
-    float total[4][4], chain[4][4];
-    #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      #pragma unroll
-      for (int j = 0; j < 4; ++j) total[i][j] = chain[i][j] = 0.0f;
-    // All parts step together; part p has the p-th chain from base on.
-    int base = 0, step = 0;
-    float4 a_next[2], b_next[2];
-    const auto fetch = [&]() {
-      const int start = base + part * 108, stop = lesser_integer<int>(start + 108, k);
-      const int first = start + step;
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        const int from = a_at[item % 32], at_k = first + item / 32 * 4;
-        const unsigned quad = (unsigned)at_k / 4u;
-        const int block = quad / 9u, tap = quad % 9u;
-        const int tap_row = tap / 3, tap_column = tap % 3;
-        const int there = from + tap_row * words.a_tap_row + tap_column * words.a_tap_column;
-        if (from >= 0 && at_k < stop) {
-          four = *(const float4*)(a + there + block * words.a_plane);
-        }
-        a_next[each] = four;
-      }
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        const int column = item % (32 / 4) * 4, at_k = first + item / (32 / 4);
-        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (at_k < stop && column_first + column < b_row)
-          four = *(const float4*)(b_slice + at_k * b_row + column_first + column);
-        b_next[each] = four;
-      }
-    };
-    if (k > 0) fetch();
-    while (base < k) {
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        const int row = item % 32, quad = item / 32;
-        a_tile[part][quad * 4][row] = a_next[each].x;
-        a_tile[part][quad * 4 + 1][row] = a_next[each].y;
-        a_tile[part][quad * 4 + 2][row] = a_next[each].z;
-        a_tile[part][quad * 4 + 3][row] = a_next[each].w;
-      }
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        *(float4*)&b_tile[part][item / (32 / 4)][item % (32 / 4) * 4] = b_next[each];
-      }
-      __syncthreads();
-      const bool ended = step + 16 >= 108 || base + step + 16 >= k;
-      step = ended ? 0 : step + 16;
-      base += ended ? 4 * 108 : 0;
-      if (base < k) fetch();
-      #pragma unroll
-      for (int at = 0; at < 16; ++at) {
-        const float4 left = *(const float4*)&a_tile[part][at][row_at];
-        const float4 right = *(const float4*)&b_tile[part][at][column_at];
-        const float rows4[4] = {left.x, left.y, left.z, left.w};
-        const float columns4[4] = {right.x, right.y, right.z, right.w};
-        #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          #pragma unroll
-          for (int j = 0; j < 4; ++j) chain[i][j] = chain[i][j] + rows4[i] * columns4[j];
-      }
-      __syncthreads();
-      if (ended) {
-        #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          #pragma unroll
-          for (int j = 0; j < 4; ++j)
-            if (part > 0) chains[part - 1][i * 4 + j][lane] = chain[i][j];
-        __syncthreads();
-        #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            if (part == 0) {
-              total[i][j] = total[i][j] + chain[i][j];
-              for (int other = 0; other < 4 - 1; ++other)
-                total[i][j] = total[i][j] + chains[other][i * 4 + j][lane];
-            }
-            chain[i][j] = 0.0f;
-          }
-      }
-    }
-    const int column = column_first + column_at;
-    for (int i = 0; i < 4; ++i) {
-      const int pixel = row_first + row_at + i;
-      if (part > 0 || pixel >= pixels || column >= n) break;
-      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
-      float four[4];
-      #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int channel = slice * n + column + j;
-        const float acc = total[i][j];
-        four[j] = 0.0f;
-        if (column + j < n) {
-          const float e0_value = e0[channel];
-          const float add_ = acc + e0_value;
-          const bool lt_ = add_ < 0.0f;
-          const float chosen = lt_ ? 0.0f : add_;
-          four[j] = chosen;
-        }
-      }
-      *(float4*)(out + words.out_origin + slice * words.out_slice + image * words.out_image + (column / 4) * words.out_plane + y * words.out_row + x * 4) = make_float4(four[0], four[1], four[2], four[3]);
-    }
-    __syncthreads();
-  }
-}
-
 // first for %block2_pool = rlxc::max_pool2d
-struct K11 { unsigned out, in1; int p0, p1, p2, p3, p4; };
+struct K9 { unsigned out, in1; int p0, p1, p2, p3, p4; };
 extern "C" __global__ void __launch_bounds__(256)
-k11_loop3_max(char* arena, const K11 words)
+k9_loop3_max(char* arena, const K9 words)
 {
   float* __restrict__ out = at<float>(arena, words.out);
   const float* __restrict__ in1 = at<const float>(arena, words.in1);
@@ -796,9 +499,9 @@ k11_loop3_max(char* arena, const K11 words)
 }
 
 // first for %block2_pool_1 = rlxc::convert_layout
-struct K12 { unsigned out, in1; int p0, p1, p2, p3; };
+struct K10 { unsigned out, in1; int p0, p1, p2, p3; };
 extern "C" __global__ void __launch_bounds__(256)
-k12_loop3_copy(char* arena, const K12 words)
+k10_loop3_copy(char* arena, const K10 words)
 {
   float* __restrict__ out = at<float>(arena, words.out);
   const float* __restrict__ in1 = at<const float>(arena, words.in1);
@@ -819,9 +522,9 @@ k12_loop3_copy(char* arena, const K12 words)
 }
 
 // first for %logits = rlxc::fused_matmul_add
-struct K13 { unsigned out, a, b, e0; int slices, m, n, k, a_slice, b_slice; };
+struct K11 { unsigned out, a, b, e0; int slices, m, n, k, a_slice, b_slice; };
 extern "C" __global__ void __launch_bounds__(128, 1)
-k13_matmul(char* arena, const K13 words)
+k11_matmul(char* arena, const K11 words)
 {
   __shared__ __align__(16) float a_tile[1][16][64 + 4];
   __shared__ __align__(16) float b_tile[1][16][32];
@@ -934,137 +637,10 @@ k13_matmul(char* arena, const K13 words)
   }
 }
 
-// first for %logits = rlxc::fused_matmul_add
-struct K14 { unsigned out, a, b, e0; int slices, m, n, k, a_slice, b_slice; };
-extern "C" __global__ void __launch_bounds__(256, 1)
-k14_matmul(char* arena, const K14 words)
-{
-  __shared__ __align__(16) float a_tile[4][16][32 + 4];
-  __shared__ __align__(16) float b_tile[4][16][32];
-  __shared__ float chains[3][16][64];
-  float* __restrict__ out = at<float>(arena, words.out);
-  const float* __restrict__ a = at<const float>(arena, words.a);
-  const float* __restrict__ b = at<const float>(arena, words.b);
-  const float* __restrict__ e0 = at<const float>(arena, words.e0);
-  const int m = words.m, n = words.n, k = words.k;
-  const int row_tiles = (m + 32 - 1) / 32, column_tiles = (n + 32 - 1) / 32;
-  const int tiles = words.slices * row_tiles * column_tiles;
-  const int part = threadIdx.x / 64, lane = threadIdx.x % 64;
-  const int column_at = lane % (32 / 4) * 4;
-  const int row_at = lane / (32 / 4) * 4;
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int column_first = tile % column_tiles * 32;
-    const int row_first = tile / column_tiles % row_tiles * 32;
-    const int slice = tile / column_tiles / row_tiles;
-    const float* __restrict__ a_slice = a + slice * words.a_slice;
-    const float* __restrict__ b_slice = b + slice * words.b_slice;
-    float total[4][4], chain[4][4];
-    #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      #pragma unroll
-      for (int j = 0; j < 4; ++j) total[i][j] = chain[i][j] = 0.0f;
-    // All parts step together; part p has the p-th chain from base on.
-    int base = 0, step = 0;
-    float4 a_next[2], b_next[2];
-    const auto fetch = [&]() {
-      const int start = base + part * 128, stop = lesser_integer<int>(start + 128, k);
-      const int first = start + step;
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        const int row = row_first + item / (16 / 4), at_k = first + item % (16 / 4) * 4;
-        const float* from = a_slice + row * k + at_k;
-        if (row < m && at_k < stop) four = *(const float4*)from;
-        a_next[each] = four;
-      }
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        const int column = item % (32 / 4) * 4, at_k = first + item / (32 / 4);
-        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        const float* from = b_slice + at_k * n + column_first + column;
-        const int left = at_k < stop ? n - column_first - column : 0;
-        if (left > 0) four.x = from[0];
-        if (left > 1) four.y = from[1];
-        if (left > 2) four.z = from[2];
-        if (left > 3) four.w = from[3];
-        b_next[each] = four;
-      }
-    };
-    if (k > 0) fetch();
-    while (base < k) {
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        const int row = item / (16 / 4), quad = item % (16 / 4);
-        a_tile[part][quad * 4][row] = a_next[each].x;
-        a_tile[part][quad * 4 + 1][row] = a_next[each].y;
-        a_tile[part][quad * 4 + 2][row] = a_next[each].z;
-        a_tile[part][quad * 4 + 3][row] = a_next[each].w;
-      }
-      #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = lane + each * 64;
-        *(float4*)&b_tile[part][item / (32 / 4)][item % (32 / 4) * 4] = b_next[each];
-      }
-      __syncthreads();
-      const bool ended = step + 16 >= 128 || base + step + 16 >= k;
-      step = ended ? 0 : step + 16;
-      base += ended ? 4 * 128 : 0;
-      if (base < k) fetch();
-      #pragma unroll
-      for (int at = 0; at < 16; ++at) {
-        const float4 left = *(const float4*)&a_tile[part][at][row_at];
-        const float4 right = *(const float4*)&b_tile[part][at][column_at];
-        const float rows4[4] = {left.x, left.y, left.z, left.w};
-        const float columns4[4] = {right.x, right.y, right.z, right.w};
-        #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          #pragma unroll
-          for (int j = 0; j < 4; ++j) chain[i][j] = chain[i][j] + rows4[i] * columns4[j];
-      }
-      __syncthreads();
-      if (ended) {
-        #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          #pragma unroll
-          for (int j = 0; j < 4; ++j)
-            if (part > 0) chains[part - 1][i * 4 + j][lane] = chain[i][j];
-        __syncthreads();
-        #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            if (part == 0) {
-              total[i][j] = total[i][j] + chain[i][j];
-              for (int other = 0; other < 4 - 1; ++other)
-                total[i][j] = total[i][j] + chains[other][i * 4 + j][lane];
-            }
-            chain[i][j] = 0.0f;
-          }
-      }
-    }
-    for (int i = 0; i < 4; ++i) {
-      const int row = row_first + row_at + i;
-      if (part > 0 || row >= m) break;
-      for (int j = 0; j < 4; ++j) {
-        const int column = column_first + column_at + j;
-        if (column >= n) break;
-        const int place = (slice * m + row) * n + column;
-        const float acc = total[i][j];
-        const float e0_value = e0[column];
-        const float add_ = acc + e0_value;
-        out[place] = add_;
-      }
-    }
-  }
-}
-
 // first for %reduce_max = rlxc::reduce_max
-struct K15 { unsigned out, in1; int p0, p1; };
+struct K12 { unsigned out, in1; int p0, p1; };
 extern "C" __global__ void __launch_bounds__(256)
-k15_loop1_max(char* arena, const K15 words)
+k12_loop1_max(char* arena, const K12 words)
 {
   float* __restrict__ out = at<float>(arena, words.out);
   const float* __restrict__ in1 = at<const float>(arena, words.in1);
@@ -1097,9 +673,9 @@ k15_loop1_max(char* arena, const K15 words)
 }
 
 // first for %exp = rlxc::fused_sub_exp
-struct K16 { unsigned out, in1, in2; int p0, p1, p2; };
+struct K13 { unsigned out, in1, in2; int p0, p1, p2; };
 extern "C" __global__ void __launch_bounds__(256)
-k16_loop2_sub_exp(char* arena, const K16 words)
+k13_loop2_sub_exp(char* arena, const K13 words)
 {
   float* __restrict__ out = at<float>(arena, words.out);
   const float* __restrict__ in1 = at<const float>(arena, words.in1);
@@ -1121,9 +697,9 @@ k16_loop2_sub_exp(char* arena, const K16 words)
 }
 
 // first for %reduce_sum = rlxc::reduce_sum
-struct K17 { unsigned out, in1; int p0, p1; };
+struct K14 { unsigned out, in1; int p0, p1; };
 extern "C" __global__ void __launch_bounds__(256)
-k17_loop1_sum(char* arena, const K17 words)
+k14_loop1_sum(char* arena, const K14 words)
 {
   float* __restrict__ out = at<float>(arena, words.out);
   const float* __restrict__ in1 = at<const float>(arena, words.in1);
@@ -1160,9 +736,9 @@ k17_loop1_sum(char* arena, const K17 words)
 }
 
 // first for %probabilities = rlxc::div
-struct K18 { unsigned out, in1, in2; int p0, p1, p2; };
+struct K15 { unsigned out, in1, in2; int p0, p1, p2; };
 extern "C" __global__ void __launch_bounds__(256)
-k18_loop2_div(char* arena, const K18 words)
+k15_loop2_div(char* arena, const K15 words)
 {
   float* __restrict__ out = at<float>(arena, words.out);
   const float* __restrict__ in1 = at<const float>(arena, words.in1);

@@ -44,7 +44,7 @@ def template_bounds(kernel: TemplateKernel) -> str:
 
     One block at least: else ptxas spills accumulators to make room for a third one.
     """
-    return f"{template_threads(kernel)}, {3 if kernel.template == 'depthwise' else 1}"
+    return f"{template_threads(kernel)}, {2 if kernel.template == 'depthwise' else 1}"
 
 
 def template_words(kernel: TemplateKernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -461,16 +461,18 @@ $pointers\
         + y * words.a_row + x * words.a_pixel;
     const float* weights = b + block * $taps * 4;
     float chain[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    #pragma unroll
-    for (int tap = 0; tap < $taps; ++tap) {
-      const int there = tap / $kernel_columns * words.a_tap_row
-          + tap % $kernel_columns * words.a_tap_column;
-      const float4 pixel = *(const float4*)(from + there);
-      const float4 weight = *(const float4*)(weights + tap * 4);
-      chain[0] = chain[0] + pixel.x * weight.x;
-      chain[1] = chain[1] + pixel.y * weight.y;
-      chain[2] = chain[2] + pixel.z * weight.z;
-      chain[3] = chain[3] + pixel.w * weight.w;
+    #pragma unroll 1
+    for (int row = 0; row < $kernel_rows; ++row) {
+      #pragma unroll
+      for (int column = 0; column < $kernel_columns; ++column) {
+        const int there = row * words.a_tap_row + column * words.a_tap_column;
+        const float4 pixel = *(const float4*)(from + there);
+        const float4 weight = *(const float4*)(weights + (row * $kernel_columns + column) * 4);
+        chain[0] = chain[0] + pixel.x * weight.x;
+        chain[1] = chain[1] + pixel.y * weight.y;
+        chain[2] = chain[2] + pixel.z * weight.z;
+        chain[3] = chain[3] + pixel.w * weight.w;
+      }
     }
     float four[4];
     #pragma unroll
@@ -501,6 +503,7 @@ def _depthwise(kernel: TemplateKernel, head: str) -> str:
             "pointers": _pointers(matmul_slots(kernel.extras)),
             "threads": FLAT_THREADS,
             "taps": rows * columns,
+            "kernel_rows": rows,
             "kernel_columns": columns,
             "epilogue": _indented(lines, 4),
             "result": result,

@@ -22,6 +22,9 @@ from rlx_edge.ir.onnx.importer import as_model, import_model
 
 KEPT = 8
 """Imports kept, least recently used first out."""
+MAX_VALUES = 64
+MAX_VALUE = 1 << 24
+"""Values that a stranger may have a model imported with: what is computed from them stays small."""
 
 Values = Mapping[str, tuple[int, ...]]
 
@@ -42,7 +45,7 @@ class Registry:
     async def find(self, model: str, values: Values, wanted: Sequence[str]) -> dict[str, Constant]:
         """Those of the ``wanted`` constants that the model of this digest has."""
         path = (await self._table()).get(model)
-        if path is None:
+        if path is None or not _are_modest(values):
             return {}
         key = (model, tuple(sorted(values.items())))
         async with self._lock:
@@ -63,6 +66,11 @@ class Registry:
             digests = [await asyncio.to_thread(file_digest, path) for path in self._paths]
             self._by_digest = dict(zip(digests, self._paths, strict=True))
         return self._by_digest
+
+
+def _are_modest(values: Values) -> bool:
+    items = [item for row in values.values() for item in row]
+    return len(items) <= MAX_VALUES and all(abs(item) <= MAX_VALUE for item in items)
 
 
 def file_digest(path: Path) -> str:

@@ -1,6 +1,6 @@
 """Cuts: any prefix of any network runs on two devices with the bits of one."""
 
-# covers R5, R24, R34
+# covers R5, R20, R24, R34
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rlx_edge.compile import compile_part, place_module
+from rlx_edge.compile import WasmTarget, compile_part, place_module
+from rlx_edge.compile.lower import lower
 from rlx_edge.compile.passes.split import Split, crossing
+from rlx_edge.compile.program_builder import link
 from rlx_edge.compile.schedule import schedule
 from rlx_edge.compile.shard import shard
 from rlx_edge.ir.commands import Receive, Run, Send, Wait
@@ -22,6 +24,7 @@ from rlx_edge.ir.equality import first_difference
 from rlx_edge.ir.errors import DeviceError, InputError
 from rlx_edge.ir.interpreter import interpret
 from rlx_edge.ir.parser import parse_module
+from rlx_edge.ir.plan import run_instructions
 from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.program_text import dump_program, load_program
 from rlx_edge.ir.task_graph import dump_task_graph, load_task_graph
@@ -169,3 +172,33 @@ def test_mistakes() -> None:
     with pytest.raises(DeviceError) as carried:
         schedule(Split(protocol="RDMA").run(module))
     assert carried.value.code == "comm.transport"
+
+
+@settings(max_examples=15)
+@given(networks(max_ops=8), st.data())
+def test_transferred_buffers_overlap_nothing_that_lives_with_them(
+    network: Module, data: st.DataObject
+) -> None:
+    placed = place_module(network)
+    assume(placed.function.ops)
+    after, _ = data.draw(st.sampled_from(list(cuts(placed, 99))))
+    module = Split(after=after).run(placed)
+    for part in [shard(module, device) for device in devices(module.function)]:
+        target = WasmTarget()
+        lowered = lower(part.module, target, is_home=part.is_home)
+        linked = link(part.module.function, lowered, target.memory)
+        env = dict.fromkeys(linked.plan.symbols, 3) | {"batch": 2, "w": 5}
+        values = run_instructions(linked.plan, env)
+        end = len(lowered.prepare) + len(lowered.execute)
+        for item in lowered.transfers:
+            own = linked.buffers[item.buffer]
+            assert own.last == end or not item.is_send, "a sent buffer lives to the end"
+            for number, other in enumerate(linked.buffers):
+                together = other.first <= own.last and own.first <= other.last
+                if number == item.buffer or not together:
+                    continue
+                (a, b), (c, d) = (
+                    (values[x.address], values[x.address] + x.nbytes.evaluate(env))
+                    for x in (own, other)
+                )
+                assert b <= c or d <= a or c == d, f"%{own.name} and %{other.name}"

@@ -161,6 +161,7 @@ class Offload:
             data = bytearray()
             async for chunk in request.stream():
                 data += chunk
+                connection.session.heard(time.monotonic())
                 if len(data) > int(length):
                     break
             if len(data) != int(length):
@@ -186,6 +187,7 @@ class Offload:
             view = memoryview(data)
             try:
                 for start in range(0, len(view), CHUNK):
+                    connection.session.heard(time.monotonic())
                     yield bytes(view[start : start + CHUNK])
             finally:
                 connection.session.fetched(len(data))

@@ -287,6 +287,10 @@ class ServerSession:
         self._stored[id] = data
         return self._take()
 
+    def heard(self, now: float) -> None:
+        """Bytes of a tensor travel over HTTP: the client is there, even if its frames wait."""
+        self._heard = now
+
     def expect_bytes(self, nbytes: int) -> None:
         """``LimitError`` ``upload.limit`` where that many more bytes are not accepted."""
         if nbytes > self._limits.tensor_bytes:

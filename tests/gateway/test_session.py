@@ -298,7 +298,10 @@ def test_silence() -> None:
     pair.carry(pair.server.received(encode(ping), 2.2))
     pair.carry(pair.server.tick(7.1))
     assert pair.server.state == "open"
-    pair.carry(pair.server.tick(7.3))
+    pair.server.heard(7.2)  # bytes over HTTP
+    pair.carry(pair.server.tick(12.1))
+    assert pair.server.state == "open"
+    pair.carry(pair.server.tick(12.3))
     assert pair.refusals() == ["peer.silent"] and pair.hung_up
 
 

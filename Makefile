@@ -16,7 +16,7 @@ SERVE_ARGS ?= --open
 BROWSERS = $(and $(shell command -v chromium chromium-browser),$(shell command -v firefox-esr firefox))
 WITHOUT_BROWSERS = $(if $(BROWSERS),,and not browser)
 
-.PHONY: help setup web run samples test test-slow check bless bench docs accept-native accept-page accept-offload bench-page screenshots
+.PHONY: help setup web run samples test test-slow check bless bench docs accept-native accept-gpu accept-page accept-offload bench-page screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,7 +75,7 @@ docs: $(STAMP) ## write the reference pages that follow from the code
 	$(BIN)/python scripts/build_docs.py
 	$(BIN)/python scripts/build_messages.py
 
-accept-offload: setup ## run the acceptance list of offloading, a figure a line
+accept-offload: web ## run the acceptance list of offloading, a figure a line
 	$(BIN)/python -m scripts.accept_offload
 
 bench-page: web ## measure the models beside onnxruntime-web in a page, into build/bench
@@ -86,6 +86,9 @@ screenshots: web ## write the pictures of the documentation
 
 accept-page: web ## run the acceptance list of the page, a figure a line
 	$(BIN)/python -m scripts.accept_page
+
+accept-gpu: $(STAMP) ## run the acceptance list of a machine with a CUDA GPU (needs CuPy)
+	$(BIN)/python -m scripts.accept_gpu
 
 accept-native: setup ## run the acceptance list of the native stage, a figure a line
 	$(BIN)/python -m scripts.accept_native

@@ -78,8 +78,9 @@ docs: $(STAMP) ## write the reference pages that follow from the code
 accept-offload: web ## run the acceptance list of offloading, a figure a line
 	$(BIN)/python -m scripts.accept_offload
 
-bench-page: web ## measure the models beside onnxruntime-web in a page, into build/bench
+bench-page: web ## measure models and offloading in a page, into build/bench
 	$(BIN)/python -m bench.page $(BENCH_ARGS)
+	$(BIN)/python -m bench.offload_page
 
 screenshots: web ## write the pictures of the documentation
 	$(BIN)/python -m scripts.screenshots

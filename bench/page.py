@@ -264,6 +264,7 @@ def main(arguments: list[str] | None = None) -> int:
                 "chromium": browser.version,
                 "onnxruntime-web": release,
                 "visits": f"{options.visits}, medians, from the same machine",
+                "silero_vad": "the bundle is for one sampling rate, the ONNX file has both",
                 "method": f"{options.rounds} interleaved rounds, medians, wall clock",
             }
             for name in ("wasmtime", "onnxruntime"):

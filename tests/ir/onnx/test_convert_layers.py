@@ -333,13 +333,13 @@ def test_reduction(case: Case) -> None:
         ),
         (
             model(
-                [node("BatchNormalization", "x a a a a", "y", training_mode=1)],
+                [node("BatchNormalization", "x a a a a", "y m")],
                 [value("x", [2, 3])],
-                ["y"],
+                ["y", "m"],
                 {"a": random(3)},
             ),
             "import.unsupported_op",
-            "training mode",
+            "outside of training mode",
         ),
         (
             model(

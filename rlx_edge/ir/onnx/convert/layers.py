@@ -38,13 +38,42 @@ def _gemm(n: NodeContext) -> Value:
 
 
 def _batch_normalization(n: NodeContext) -> tuple[Value | None, ...]:
-    if n.int_attr("training_mode", 0) or any(n.used[1:]):
-        n.unsupported("training mode, or more outputs than the normalised tensor")
+    """In training mode by the statistics of the batch, which also move the running ones."""
+    if n.int_attr("training_mode", 0):
+        return _batch_statistics(n)
+    if any(n.used[1:]):
+        n.unsupported("more outputs than the normalised tensor, outside of training mode")
     if n.opset < 9 and n.int_attr("spatial", 1) != 1:
         n.unsupported("spatial = 0")
     operands = [n.value(index) for index in range(5)]
     y = n.op("rlxc::batch_norm", operands, {"epsilon": n.float_attr("epsilon", 1e-5)})
     return (y, *(None for _ in n.used[1:]))
+
+
+def _batch_statistics(n: NodeContext) -> tuple[Value | None, ...]:
+    x = n.value(0)
+    dtype = x.type.dtype
+    others: Attrs = {"axes": (0, *range(2, x.type.rank)), "keepdims": False}
+    per_channel = (x.type.shape[1], *(ONE for _ in x.type.shape[2:]))
+    mean = n.step("rlxc::reduce_mean", [x], others)
+    centered = n.step("rlxc::sub", [x, n.reshape(mean, per_channel, hint="mean")])
+    square = n.step("rlxc::mul", [centered, centered])
+    variance = n.step("rlxc::reduce_mean", [square], others)
+    operands = [x, n.value(1), n.value(2), mean, variance]
+    y = n.op("rlxc::batch_norm", operands, {"epsilon": n.float_attr("epsilon", 1e-5)})
+    if not any(n.used[1:]):
+        return (y, *(None for _ in n.used[1:]))
+    momentum = n.float_attr("momentum", 0.9)
+    kept, added = n.splat(momentum, dtype), n.splat(1 - momentum, dtype)
+    moved = [
+        n.op(
+            "rlxc::add",
+            [n.step("rlxc::mul", [n.value(slot), kept]), n.step("rlxc::mul", [now, added])],
+            hint=hint,
+        )
+        for slot, now, hint in ((3, mean, "running_mean"), (4, variance, "running_var"))
+    ]
+    return (y, *moved)[: len(n.used)]
 
 
 def _layer_normalization(n: NodeContext) -> tuple[Value | None, ...]:

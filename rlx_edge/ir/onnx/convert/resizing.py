@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from rlx_edge.ir.core import Guard, Value
-from rlx_edge.ir.dims import ZERO, Dim, as_dim
+from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, product
 from rlx_edge.ir.onnx.context import Attrs, NodeContext
 from rlx_edge.ir.onnx.convert.table import Converter
 from rlx_edge.ir.onnx.shape_values import Ratio, Unknown
+from rlx_edge.ir.types import I64, DType
 
 _COORDINATES = (
     "half_pixel",
@@ -197,7 +198,44 @@ def _grid_sample(n: NodeContext) -> Value:
     return n.op("rlxc::grid_sample", [x, grid], attrs)
 
 
+def _affine_grid(n: NodeContext) -> Value:
+    """Positions of an image of ``size``, from -1 to 1 along each axis, under a matrix a batch."""
+    theta = n.value(0)
+    dtype = theta.type.dtype
+    batch, _, *spatial = n.dims(1)
+    rank = len(spatial)
+    if theta.type.rank != 3 or theta.type.shape[1:] != (as_dim(rank), as_dim(rank + 1)):
+        n.fail("import.node", "the matrices do not fit the sizes", found=str(theta.type))
+    aligned = n.int_attr("align_corners", 0) != 0
+    whole = (*spatial, ONE)
+    columns = []
+    for axis in reversed(range(rank)):
+        place = _from_minus_one(n, spatial[axis], dtype, aligned)
+        shape = [ONE] * (rank + 1)
+        shape[axis] = spatial[axis]
+        line = n.reshape(place, shape, hint="line")
+        columns.append(n.step("rlxc::expand", [line], {"shape": whole}))
+    columns.append(n.step("rlxc::expand", [n.splat(1.0, dtype)], {"shape": whole}))
+    joined = n.step("rlxc::concat", columns, {"axis": rank})
+    points = n.reshape(joined, (ONE, product(spatial), as_dim(rank + 1)), hint="points")
+    turned = n.step("rlxc::transpose", [theta], {"perm": (0, 2, 1)})
+    moved = n.step("rlxc::matmul", [points, turned])
+    return n.reshape(moved, (batch, *spatial, as_dim(rank)))
+
+
+def _from_minus_one(n: NodeContext, size: Dim, dtype: DType, aligned: bool) -> Value:
+    """-1 + 2 i / (size - 1) from border to border, or -1 + (2 i + 1) / size at the centres."""
+    first, parts = (0, size - 1) if aligned else (1, size)
+    if parts is ZERO:
+        first, parts = 1, ONE
+    steps = [n.splat(first, I64), n.splat(2, I64)]
+    counts = n.step("rlxc::range", steps, {"size": (size,)})
+    numbers = [n.step("rlxc::cast", [item], {"dtype": dtype}) for item in (counts, n.size(parts))]
+    return n.step("rlxc::sub", [n.step("rlxc::div", numbers), n.splat(1.0, dtype)])
+
+
 CONVERTERS: dict[str, Converter] = {
+    "AffineGrid": _affine_grid,
     "GridSample": _grid_sample,
     "Resize": _resize,
     "Upsample": _upsample,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rlx_edge.compile.targets.cuda import ARCHITECTURES
 from rlx_edge.devices import DeviceInfo, list_devices
 from rlx_edge.gpu_workers.cuda.provider import describe as describe_cuda
 from rlx_edge.gpu_workers.vulkan.provider import describe as describe_vulkan
@@ -30,7 +31,10 @@ def execute(options: argparse.Namespace) -> int:
     found = list_devices()
     described = {kind: _described(kind) for kind in DESCRIBED if _has(found, kind)}
     if options.json:
-        print(json.dumps({"devices": [asdict(info) for info in found], **described}, indent=2))
+        # The limits that code is made for are known without any device.
+        known = {"cuda_architectures": {arch: asdict(row) for arch, row in ARCHITECTURES.items()}}
+        table = {"devices": [asdict(info) for info in found], **described, **known}
+        print(json.dumps(table, indent=2))
         return 0
     for info in found:
         state = info.engine if info.available else "not available"

@@ -14,11 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx_edge.compile import CompiledModule, compile_module
+from rlx_edge.compile.lower import lower
+from rlx_edge.compile.program_builder import link
 from rlx_edge.compile.targets.cuda import CudaTarget
 from rlx_edge.ir.builder import Builder
 from rlx_edge.ir.core import Function, Module, Value
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.interpreter import interpret
+from rlx_edge.ir.kernel import Kernel
 from rlx_edge.ir.opdef import Example
 from rlx_edge.ir.ops import OPS
 from rlx_edge.ir.tensor import Tensor, from_values
@@ -136,6 +139,12 @@ def same_bits(a: Array, b: Array) -> bool:
     bits = np.dtype(f"u{a.dtype.itemsize}")
     equal = np.ascontiguousarray(a).view(bits) == np.ascontiguousarray(b).view(bits)
     return bool((equal | (np.isnan(a) & np.isnan(b))).all())
+
+
+def kernels_of(compiled: CompiledModule, target: CudaTarget) -> tuple[Kernel, ...]:
+    """The kernels of a program, as the emitter gets them."""
+    lowered = lower(compiled.placed, target)
+    return link(compiled.placed.function, lowered, target.memory).kernels
 
 
 MODEL_VALUES: dict[str, dict[str, tuple[int, ...]]] = {"silero_vad": {"sr": (16000,)}}

@@ -7,7 +7,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,15 +24,16 @@ from rlx_edge.ir.dims import as_dim, symbol
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import load, reduce, unary
 from rlx_edge.ir.kernel import Loop, LoopKernel, TemplateKernel, generalize
-from rlx_edge.ir.program import LaunchInfo, Program
+from rlx_edge.ir.program import LaunchInfo
 from rlx_edge.ir.types import F16, F32
 from tests import sample_inputs
 from tests.compile.codegen.test_emit import KERNELS, all_kernels
 from tests.conftest import Golden
-from tests.cuda_host import HostCudaUnit, HostModule, code_of, namespaced, run_loop_kernels
+from tests.cuda_host import HostCudaUnit, HostModule, code_of, run_loop_kernels
 from tests.cuda_programs import (
     compile_model,
     example_programs,
+    kernels_of,
     run_program,
     same_bits,
     wrong_examples,
@@ -43,6 +43,7 @@ from tests.kernel_strategies import Case, elementwise_kernels, reduction_kernels
 
 ModelFile = Callable[[str], Path]
 MODELS = ("digits", "orientation", "ppocr_rec", "silero_vad")
+SLOW = {"ppocr_rec": pytest.mark.slow}
 LENGTHS = st.sampled_from((1, 2, 3, 5, 16, 17, 64, 65, 130, CHUNK, CHUNK + 3))
 SMALL_FEEDS = {
     "digits": lambda: sample_inputs.digits(0, 3),
@@ -113,7 +114,7 @@ def test_every_example_has_the_interpreters_bits(tmp_path: Path) -> None:
     assert wrong_examples(lambda number: HostCudaUnit(module, number)) == []
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in MODELS])
 def test_models_have_the_bits_of_webassembly(
     name: str, tmp_path: Path, model_file: ModelFile
 ) -> None:
@@ -175,36 +176,31 @@ def nvcc() -> str:
     return found
 
 
-@cache
-def figures(
-    nvcc: str, arch: str, folder: Path, programs: tuple[Program, ...]
-) -> tuple[KernelFigures, ...]:
-    """Every kernel of ``programs`` compiled in one go."""
-    source = folder / f"all_{arch}.cu"
-    source.write_text(
-        "\n".join(namespaced(code_of(program), at) for at, program in enumerate(programs))
-    )
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_everything_compiles(arch: str, nvcc: str, tmp_path: Path, model_file: ModelFile) -> None:
+    """Every kernel of the models and of the operators' examples, equal ones once."""
+    target = CudaTarget(arch)
+    models = [compile_model(name, model_file(name), arch) for name in MODELS]
+    compiled = (*models, *(item.compiled for item in example_programs()))
+    kernels = list(dict.fromkeys(k for item in compiled for k in kernels_of(item, target)))
+    code = emit_source(kernels, target)
+    source = tmp_path / "all.cu"
+    source.write_bytes(code.data)
     command = [nvcc, f"-arch={arch}", "-std=c++17", "-fmad=false", "-cubin", "-Xptxas", "-v"]
     done = subprocess.run(
-        [*command, "-diag-suppress=177", "-o", str(folder / f"{arch}.cubin"), str(source)],
+        [*command, "-diag-suppress=177", "-o", str(tmp_path / "all.cubin"), str(source)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[:3000]
-    return parse_ptxas(done.stdout + done.stderr)
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_everything_compiles(arch: str, nvcc: str, tmp_path: Path, model_file: ModelFile) -> None:
-    models = [compile_model(name, model_file(name), arch).program for name in MODELS]
-    programs = (*models, *(item.compiled.program for item in example_programs()))
-    found = figures(nvcc, arch, tmp_path, programs)
-    assert len(found) == sum(len(program.entries) for program in programs)
+    found = {item.name: item for item in parse_ptxas(done.stdout + done.stderr)}
+    assert set(found) == {entry.name for entry in code.entries}
     limits = ARCHITECTURES[arch]
-    assert [item for item in found if item.excess(limits, 256)] == []
-    assert all(item.occupancy(limits, 256) > 0 for item in found)
-    assert max(item.shared for item in found) >= 4 * CHUNK
+    threads = {entry.name: entry.threads for entry in code.entries}
+    assert [item for item in found.values() if item.excess(limits, threads[item.name])] == []
+    assert all(item.occupancy(limits, threads[item.name]) > 0 for item in found.values())
+    assert max(item.shared for item in found.values()) >= 4 * CHUNK
 
 
 def test_figures_are_read_from_the_assembler() -> None:

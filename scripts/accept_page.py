@@ -53,7 +53,8 @@ def pytest(*arguments: str, least: int = 1, wanted: tuple[str, ...] = ()) -> Ver
     `wanted` was recorded."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
+        command = [sys.executable, "-m", "pytest", "-q", "-o", "junit_family=xunit1"]
+        command += [f"--junitxml={report}", *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if not report.is_file():
             return Verdict(False, f"pytest ended with {done.returncode}", (done.stderr[-500:],))

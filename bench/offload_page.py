@@ -39,14 +39,18 @@ async ({ part, token, nbytes, rounds, seconds }) => {
   const wasm = Uint8Array.from(atob(part.kernels), (unit) => unit.charCodeAt(0));
   const model = { program: part.program, wasm, weights };
   const session = await InferenceSession.create(model, { peer: gateway });
-  const x = Float32Array.from({ length: nbytes / 4 }, (_, i) => i);
+  const x = new Float32Array(nbytes / 4);
+  for (let i = 0; i < x.length; i += 1) x[i] = i;
   const feeds = { x: new Tensor("float32", x, [x.length]) };
   const beyond = [];
   const kernels = [];
   try {
     for (let i = 0; i < 2; i += 1) {
       const { y } = await session.run(feeds);
-      if (y.data.some((value, at) => value !== x[at])) throw new Error("other bytes came back");
+      const { data } = y;
+      for (let at = 0; at < x.length; at += 1) {
+        if (data[at] !== x[at]) throw new Error("other bytes came back");
+      }
     }
     const end = performance.now() + seconds * 1000;
     while (beyond.length < rounds && (beyond.length < 3 || performance.now() < end)) {

@@ -108,10 +108,15 @@ class Offload:
             await asyncio.to_thread(self.engine.close)
 
     async def _tick(self) -> None:
+        before = time.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
+            late = now - before - TICK_SECONDS
+            before = now
             for connection in list(self.connections.values()):
+                if late > TICK_SECONDS:
+                    connection.excuse(late)
                 connection.tick(now)
 
     # ---- WebSocket ---------------------------------------------------------------------------
@@ -187,8 +192,8 @@ class Offload:
             view = memoryview(data)
             try:
                 for start in range(0, len(view), CHUNK):
-                    connection.session.heard(time.monotonic())
                     yield bytes(view[start : start + CHUNK])
+                    connection.session.heard(time.monotonic())
             finally:
                 connection.session.fetched(len(data))
 
@@ -276,6 +281,7 @@ class Connection:
                         for part in tensor_frames(item.run, item.edge, item.data):
                             await self._send_urgent()
                             await self._send(encode(part))
+                            self.session.heard(time.monotonic())
                         self.session.fetched(len(item.data))
                     else:
                         await self._send(item)
@@ -305,6 +311,12 @@ class Connection:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._websocket.send_bytes(data)
         self._sending_since = 0.0
+
+    def excuse(self, seconds: float) -> None:
+        """The gateway was late: nobody is blamed for that time."""
+        self.session.excuse(seconds)
+        if self._sending_since:
+            self._sending_since += seconds
 
     def tick(self, now: float) -> None:
         """Time has passed: the session's heartbeats, and a socket that takes nothing."""

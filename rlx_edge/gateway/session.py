@@ -254,6 +254,15 @@ class ServerSession:
                 self._send(frame(Kind.PING, sent=self._clock()))
         return self._take()
 
+    def heard(self, now: float) -> None:
+        """The client took or gave some bytes of a tensor: it is there, though it says nothing."""
+        self._heard = max(self._heard, now)
+
+    def excuse(self, seconds: float) -> None:
+        """The gateway itself was late by this much: what the client said meanwhile may wait."""
+        self._heard += seconds
+        self._since += seconds
+
     def gone(self, reason: str, code: int = 1000) -> list[Effect]:
         """The socket has closed; every run is stopped and every shard freed. ``code`` tells of a
         client that broke WebSocket itself, which the socket has refused already."""
@@ -286,10 +295,6 @@ class ServerSession:
         self.expect_bytes(len(data))
         self._stored[id] = data
         return self._take()
-
-    def heard(self, now: float) -> None:
-        """Bytes of a tensor travel over HTTP: the client is there, even if its frames wait."""
-        self._heard = now
 
     def expect_bytes(self, nbytes: int) -> None:
         """``LimitError`` ``upload.limit`` where that many more bytes are not accepted."""

@@ -305,6 +305,19 @@ def test_silence() -> None:
     assert pair.refusals() == ["peer.silent"] and pair.hung_up
 
 
+def test_nobody_is_blamed_for_a_late_gateway_or_a_long_transfer() -> None:
+    pair = opened()
+    pair.server.heard(4.0)
+    pair.server.heard(1.0)
+    pair.carry(pair.server.tick(8.9))
+    assert pair.server.state == "open"
+    pair.server.excuse(3.0)
+    pair.carry(pair.server.tick(11.9))
+    assert pair.server.state == "open"
+    pair.carry(pair.server.tick(12.1))
+    assert pair.refusals() == ["peer.silent"]
+
+
 def test_a_slow_reader_is_left() -> None:
     pair = opened()
     pair.carry(pair.server.overflowed(1 << 30))

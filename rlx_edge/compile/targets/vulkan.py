@@ -21,21 +21,26 @@ class Quirks:
 
     ``extract_depth``: indices that one ``OpCompositeExtract`` may have; deeper ones are split with
     temporaries. ``invocations``: most invocations of a workgroup, below what the device reports.
+    ``refine_roots``: f32 square roots are off by one unit and need a step with a fused residual.
     """
 
     extract_depth: int | None = None
     invocations: int | None = None
+    refine_roots: bool = False
 
 
 NO_QUIRKS = Quirks()
 QUALCOMM = 0x5143
+NVIDIA = 0x10DE
 QUIRKS: dict[str, Quirks] = {
     "adreno": Quirks(extract_depth=8, invocations=128),
     "turnip": Quirks(invocations=512),
+    "nvidia": Quirks(refine_roots=True),
 }
 """Driver → quirks. Sampled images are no concern: kernels read buffers only."""
 DRIVERS: dict[tuple[int, int], str] = {
     (QUALCOMM, 8): "adreno",  # VK_DRIVER_ID_QUALCOMM_PROPRIETARY
+    (NVIDIA, 4): "nvidia",  # VK_DRIVER_ID_NVIDIA_PROPRIETARY
     (QUALCOMM, 18): "turnip",  # VK_DRIVER_ID_MESA_TURNIP
 }
 """``(vendor id, driver id)`` → name in ``QUIRKS``."""
@@ -47,9 +52,10 @@ class VulkanTarget:
 
     ``addressing``: ``pointer`` through buffer device addresses, or ``descriptor``, one storage
     buffer of at most ``range`` bytes. ``storage8``/``storage16``: buffers of narrow elements,
-    else words are taken apart. ``int64``/``float64``: types of values. ``denormals``,
-    ``special_values``, ``round_even``: float controls that the device can promise for f32
-    (``int64`` types need the device's arithmetic). ``driver`` is a name of ``QUIRKS`` or empty.
+    else words are taken apart. ``int64``/``float64``: types of values. ``special_values``,
+    ``round_even``: float controls that the device can promise for f32; ``denormals``: the widths
+    for which it keeps them, ``""``, ``"32"`` or, where it cannot tell widths apart, ``"all"``.
+    ``driver`` is a name of ``QUIRKS`` or empty.
     """
 
     addressing: str = "pointer"
@@ -57,7 +63,7 @@ class VulkanTarget:
     storage16: bool = True
     int64: bool = True
     float64: bool = True
-    denormals: bool = False
+    denormals: str = ""
     special_values: bool = True
     round_even: bool = True
     invocations: int = 256
@@ -131,10 +137,12 @@ class VulkanTarget:
             name
             for name in (
                 *("storage8", "storage16", "int64", "float64"),
-                *("denormals", "special_values", "round_even"),
+                *("special_values", "round_even"),
             )
             if getattr(self, name)
         ]
+        if self.denormals:
+            flags.append(f"denormals_{self.denormals}")
         limits = f"{self.invocations}-{self.shared}-{self.range}"
         driver = f"-{self.driver}" if self.driver else ""
         return f"vulkan-{self.addressing}-{'+'.join(flags)}-{limits}{driver}"

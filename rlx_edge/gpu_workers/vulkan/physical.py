@@ -13,6 +13,8 @@ from rlx_edge.ir.errors import DeviceError
 API_1_1 = (1 << 22) | (1 << 12)
 API_1_2 = (1 << 22) | (2 << 12)
 KINDS = ("other", "integrated GPU", "discrete GPU", "virtual GPU", "software on the CPU")
+NO_INDEPENDENCE = 2
+"""VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE"""
 LEAST_PUSH = 120
 """Bytes of push constants that kernels use."""
 
@@ -105,19 +107,17 @@ def _describe(handle: Any) -> Any:
     kind = KINDS[basic.deviceType]
     if limits.maxPushConstantsSize < LEAST_PUSH:
         return None
-    some = 2  # VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE
     target = VulkanTarget(
         addressing="pointer" if twelve.bufferDeviceAddress and flags.shaderInt64 else "descriptor",
         storage8=bool(twelve.storageBuffer8BitAccess),
         storage16=bool(eleven.storageBuffer16BitAccess),
         int64=bool(flags.shaderInt64),
         float64=bool(flags.shaderFloat64),
-        denormals=bool(
-            floats.shaderDenormPreserveFloat32 and floats.denormBehaviorIndependence != some
-        ),
+        denormals=_kept_denormals(floats),
         special_values=bool(floats.shaderSignedZeroInfNanPreserveFloat32),
         round_even=bool(
-            floats.shaderRoundingModeRTEFloat32 and floats.roundingModeIndependence != some
+            floats.shaderRoundingModeRTEFloat32
+            and floats.roundingModeIndependence != NO_INDEPENDENCE
         ),
         invocations=min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]),
         shared=limits.maxComputeSharedMemorySize,
@@ -150,6 +150,16 @@ def _describe(handle: Any) -> Any:
         target,
         handle,
     )
+
+
+def _kept_denormals(floats: Any) -> str:
+    """Widths for which denormals are kept, as ``VulkanTarget.denormals`` says it."""
+    if not floats.shaderDenormPreserveFloat32:
+        return ""
+    if floats.denormBehaviorIndependence != NO_INDEPENDENCE:
+        return "32"
+    every = floats.shaderDenormPreserveFloat16 and floats.shaderDenormPreserveFloat64
+    return "all" if every else ""
 
 
 def close_instance() -> None:

@@ -263,7 +263,8 @@ def test_other_drivers_get_the_module_as_it_is() -> None:
 
 def test_drivers_are_known_by_vendor_and_driver() -> None:
     assert VulkanTarget.driver_of(0x5143, 8) == "adreno"
-    assert VulkanTarget.driver_of(0x10DE, 4) == ""
+    assert VulkanTarget.driver_of(0x10DE, 4) == "nvidia"
+    assert VulkanTarget.driver_of(0x10005, 13) == ""
     forced = VulkanTarget().forced("adreno")
     assert forced.driver == "adreno" and forced.most_invocations == 128
     assert VulkanTarget().forced("cranelift") == VulkanTarget()

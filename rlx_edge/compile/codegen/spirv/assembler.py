@@ -80,6 +80,8 @@ class Module:
     bound: int = 1
     capabilities: set[str] = field(default_factory=lambda: {"Shader"})
     addressing: str = "Logical"
+    refine_roots: bool = False
+    """Whether the driver's f32 square roots need a refining step (``scalar_table``)."""
     imports: dict[str, int] = field(default_factory=dict)
     entries: list[Instruction] = field(default_factory=list)
     modes: list[Instruction] = field(default_factory=list)

@@ -32,7 +32,7 @@ def emit_module(
     del uses
     if not kernels:
         return Code(b"")
-    shared = Shared(Module(), target)
+    shared = Shared(Module(refine_roots=target.quirks.refine_roots), target)
     entries = []
     for position, kernel in enumerate(kernels):
         name = f"k{position}.{kernel_name(kernel)}"

@@ -114,12 +114,13 @@ def add_entry(
     module.name(function, name)
     module.entry_point(function, name, inputs)
     module.mode(function, "LocalSize", workgroup, 1, 1)
+    widths = {"": (), "32": (32,), "all": (16, 32, 64)}[target.denormals]
     controls = {
-        "DenormPreserve": target.denormals,
-        "SignedZeroInfNanPreserve": target.special_values,
-        "RoundingModeRTE": target.round_even,
+        "DenormPreserve": widths,
+        "SignedZeroInfNanPreserve": (32,) * target.special_values,
+        "RoundingModeRTE": (32,) * target.round_even,
     }
     for control, present in controls.items():
-        if present:
+        for width in present:
             module.capability(control)
-            module.mode(function, control, 32)
+            module.mode(function, control, width)

@@ -182,6 +182,7 @@ ENUMS: dict[str, dict[str, int]] = {
         "Floor": 8,
         "Ceil": 9,
         "Sqrt": 31,
+        "Fma": 50,
     },
 }
 """Enumerant table → name → number."""

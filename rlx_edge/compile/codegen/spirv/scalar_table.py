@@ -69,6 +69,13 @@ class Scalars:
         number = ENUMS["GLSL"][name]
         return self.op("ExtInst", dtype, self.module.import_set(), number, operand)
 
+    def fused(self, a: int, b: int, c: int) -> int:
+        """a * b + c in f32 with one rounding, where the device fuses."""
+        number = ENUMS["GLSL"]["Fma"]
+        result = self.op("ExtInst", F32, self.module.import_set(), number, a, b, c)
+        self.module.decorate(result, "NoContraction")
+        return result
+
     def test(self, name: str, *operands: int) -> int:
         """A comparison."""
         return self.op(name, BOOL, *operands)
@@ -126,14 +133,43 @@ def _float_extremum(compare: str, join: str) -> Rule:
     return rule
 
 
+def _float_absolute(s: Scalars, dtype: DType, args: Sequence[int]) -> int:
+    """Without the sign bit: ``FAbs`` flushes denormals on some devices."""
+    bits = U32 if dtype is F32 else U64
+    mask = s.const((1 << 8 * dtype.bytes - 1) - 1, bits)
+    masked = s.op("BitwiseAnd", bits, s.op("Bitcast", bits, args[0]), mask)
+    return s.op("Bitcast", dtype, masked)
+
+
+def _square_root(s: Scalars, dtype: DType, args: Sequence[int]) -> int:
+    """The instruction, or that and a step of Markstein's: root + (x - root²) / (2 root).
+
+    Small values are scaled, so that the residual is exact; zero, infinity and NaN need no step.
+    """
+    (x,) = args
+    if dtype is not F32 or not s.module.refine_roots:
+        return s.glsl("Sqrt", dtype, x)
+    small = s.test("FOrdLessThan", x, s.const(2.0**-64, F32))
+    scaled = s.select(F32, small, s.rounded("FMul", F32, x, s.const(2.0**64, F32)), x)
+    root = s.glsl("Sqrt", F32, scaled)
+    residual = s.fused(s.op("FNegate", F32, root), root, scaled)
+    half = s.rounded("FDiv", F32, s.const(0.5, F32), root)
+    refined = s.fused(residual, half, root)
+    whole = s.test("FOrdGreaterThan", scaled, s.const(0.0, F32))
+    finite = s.test("FOrdLessThan", scaled, s.const(float("inf"), F32))
+    root = s.select(F32, s.test("LogicalAnd", whole, finite), refined, root)
+    shrunk = s.rounded("FMul", F32, root, s.const(2.0**-32, F32))
+    return s.select(F32, small, shrunk, root)
+
+
 _FLOAT_RULES: dict[str, Rule] = {
     "add": _rounded("FAdd"),
     "sub": _rounded("FSub"),
     "mul": _rounded("FMul"),
     "div": _rounded("FDiv"),
     "neg": _plain("FNegate"),
-    "abs": _glsl("FAbs"),
-    "sqrt": _glsl("Sqrt"),
+    "abs": _float_absolute,
+    "sqrt": _square_root,
     "floor": _glsl("Floor"),
     "ceil": _glsl("Ceil"),
     "trunc": _glsl("Trunc"),

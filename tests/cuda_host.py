@@ -31,6 +31,7 @@ FENCE = 256
 """Bytes around buffers that must keep their contents."""
 SHIM = r"""
 #include <cmath>
+#include <csetjmp>
 #include <cstdlib>
 #include <cstring>
 #include <ucontext.h>
@@ -55,15 +56,26 @@ static double __longlong_as_double(long long x) { return bits<double>(x); }
 static float __fsqrt_rn(float x) { return sqrtf(x); }
 static double __dsqrt_rn(double x) { return sqrt(x); }
 
-static ucontext_t scheduler;
 static std::vector<ucontext_t> fibers;
 static std::vector<char*> stacks;
 static std::vector<bool> ended;
 static unsigned current;
 static void (*body)(void*);
 static void* argument;
-static void __syncthreads() { swapcontext(&fibers[current], &scheduler); }
-static void trampoline() { body(argument); ended[current] = true; }
+// A context is entered once; after that jumps change places, which take no system call.
+struct Place { jmp_buf at; };
+static std::vector<Place> places;
+static Place home;
+static void __syncthreads()
+{
+  if (_setjmp(places[current].at) == 0) _longjmp(home.at, 1);
+}
+static void trampoline()
+{
+  body(argument);
+  ended[current] = true;
+  _longjmp(home.at, 1);
+}
 
 static void run_group(unsigned threads, bool together)
 {
@@ -73,23 +85,30 @@ static void run_group(unsigned threads, bool together)
   }
   const size_t size = 64 << 10;
   fibers.assign(threads, ucontext_t());
+  places.assign(threads, Place());
   ended.assign(threads, false);
   while (stacks.size() < threads) stacks.push_back((char*)malloc(size));
   for (unsigned i = 0; i < threads; ++i) {
     getcontext(&fibers[i]);
     fibers[i].uc_stack.ss_sp = stacks[i];
     fibers[i].uc_stack.ss_size = size;
-    fibers[i].uc_link = &scheduler;
+    fibers[i].uc_link = nullptr;
     makecontext(&fibers[i], trampoline, 0);
   }
-  for (bool running = true; running;) {
+  static bool running, first;
+  first = running = true;
+  while (running) {
     running = false;
     for (current = 0; current < threads; ++current) {
       if (ended[current]) continue;
       threadIdx.x = current;
-      swapcontext(&scheduler, &fibers[current]);
+      if (_setjmp(home.at) == 0) {
+        if (first) setcontext(&fibers[current]);
+        _longjmp(places[current].at, 1);
+      }
       running = running || !ended[current];
     }
+    first = false;
   }
 }
 template <typename Kernel, typename Words>

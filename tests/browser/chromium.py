@@ -146,7 +146,12 @@ class AppPage:
 
     def acted(self, act: Any) -> None:
         """Do something that runs the model, and wait for its result."""
-        self.page.evaluate("document.getElementById('result').replaceChildren()")
+        self.page.evaluate(
+            """() => {
+              document.getElementById("result").replaceChildren();
+              document.getElementById("error").hidden = true;
+            }"""
+        )
         act()
         self.page.wait_for_selector("#result .times, #error:not([hidden])")
         self.page.wait_for_selector("body:not([data-busy])")

@@ -25,10 +25,6 @@ ModelFile = Callable[[str], Path]
 
 POLICY = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "
 POLICY += "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 RUN = """
 async ([feeds, options]) => {
   const { InferenceSession, Tensor } = await import("/runtime/index.js");
@@ -75,22 +71,17 @@ def served(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def page() -> Iterator[Any]:
+def page(browser: Any) -> Iterator[Any]:
     """A page whose requests may not leave this machine; errors that it logs are kept."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as tools:
-        browser = tools.chromium.launch(executable_path="/usr/bin/chromium", args=list(FLAGS))
-        found = browser.new_page()
-        problems: list[str] = []
-        found.on("pageerror", lambda error: problems.append(str(error)))
-        found.on(
-            "console", lambda line: problems.append(line.text) if line.type == "error" else None
-        )
-        found.on("request", lambda request: problems.extend(strays(request.url)))
-        found.problems = problems
-        yield found
-        browser.close()
+    context = browser.new_context()
+    found = context.new_page()
+    problems: list[str] = []
+    found.on("pageerror", lambda error: problems.append(str(error)))
+    found.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+    found.on("request", lambda request: problems.extend(strays(request.url)))
+    found.problems = problems
+    yield found
+    context.close()
 
 
 def strays(url: str) -> list[str]:

@@ -200,7 +200,7 @@ def test_cancel_while_a_model_is_fetched(app: AppPage) -> None:
     app.wait_state("digits", "ready")
     held: list[Any] = []
     url = f"{app.url}models/orientation.onnx"
-    app.context.route(url, held.append)
+    app.context.route(url, lambda route: held.append(route))
     app.page.click("#models [data-model=orientation]")
     app.page.wait_for_selector("[data-step=download][data-state=active]")
     app.cancel()

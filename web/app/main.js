@@ -44,6 +44,8 @@ class Page {
   work = null;
   /** @type {Promise<void>} */
   turn = Promise.resolve();
+  /** How often a model was chosen. */
+  opened = 0;
   /** Whether a run was asked for while another was going on. */
   again = false;
 
@@ -75,7 +77,10 @@ class Page {
     this.cancel();
     document.body.dataset.model = name;
     document.body.dataset.state = "opening";
+    this.opened += 1;
+    const number = this.opened;
     await this.turn;
+    if (number !== this.opened) return; // another model was chosen meanwhile
     this.model?.close();
     this.model = null;
     this.panel = panel;

@@ -230,7 +230,12 @@ function report(error) {
   };
 }
 
-scope.addEventListener("message", async ({ data: request }) => {
+// Pyodide drops promises of files that it waits for later; what they fail with is told anyway.
+scope.addEventListener("unhandledrejection", (/** @type {PromiseRejectionEvent} */ event) => {
+  if (event.reason instanceof ReportedError) event.preventDefault();
+});
+
+scope.addEventListener("message", async (/** @type {MessageEvent} */ { data: request }) => {
   const { id } = request;
   const tell = (/** @type {Progress} */ progress) =>
     scope.postMessage({ id, kind: "progress", ...progress });

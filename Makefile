@@ -12,11 +12,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= auto
 BENCH_ARGS ?=
 SERVE_ARGS ?= --open
-# The browser tests run where both browsers are.
-BROWSERS = $(and $(shell command -v chromium chromium-browser),$(shell command -v firefox-esr firefox))
-WITHOUT_BROWSERS = $(if $(BROWSERS),,and not browser)
-
-.PHONY: help setup web run samples test test-slow check bless bench docs accept-native accept-gpu accept-page accept-offload bench-page screenshots
+.PHONY: help setup web run samples test test-slow test-browser check bless bench docs accept-native accept-gpu accept-page accept-offload bench-page screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,11 +43,14 @@ samples: setup ## run the orientation and the digits model on sample inputs
 
 test: setup ## run the tests that need no special device and no patience
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal \
-		-m 'not gpu and not slow $(WITHOUT_BROWSERS)' $(PYTEST_ARGS)
+		-m 'not gpu and not slow and not browser' $(PYTEST_ARGS)
 
 test-slow: setup ## run the slow tests
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal \
 		-m 'slow and not gpu and not browser' $(PYTEST_ARGS)
+
+test-browser: web ## run the tests in Chromium and Firefox
+	$(BIN)/python -m pytest -m 'browser and not gpu' $(PYTEST_ARGS)
 
 check: $(STAMP) ## format, lint, types, import rules, changelog, reference pages
 	$(BIN)/ruff format --check .

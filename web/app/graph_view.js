@@ -99,7 +99,9 @@ function listenForCuts(picture, { names, after, choose }) {
 function boxes({ parameters, operations, outputs }) {
   /** @type {Map<string, string>} */
   const makers = new Map();
+  /** @type {any[]} */
   const nodes = [];
+  /** @type {{from: string, to: string}[]} */
   const edges = [];
   const add = (/** @type {any} */ node) => {
     const lines = node.lines.map((/** @type {string} */ line) => shortened(line));

@@ -209,7 +209,7 @@ function paced(tell) {
   };
 }
 
-scope.addEventListener("message", async ({ data: request }) => {
+scope.addEventListener("message", async (/** @type {MessageEvent} */ { data: request }) => {
   const { id, kind } = request;
   if (kind === "cancel") {
     running.get(request.target)?.abort();

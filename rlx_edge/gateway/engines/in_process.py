@@ -255,7 +255,8 @@ class InProcessEngine:
     def _end(self, owner: str, record: _Shard, entry: _Run, error: RlxError) -> None:
         if entry in record.runs:
             self._next(owner, record, entry)
-            self._post(partial(record.listener.run_failed, entry.number, error))
+            if not record.freed:  # nobody listens any more
+                self._post(partial(record.listener.run_failed, entry.number, error))
 
     def _next(self, owner: str, record: _Shard, entry: _Run) -> None:
         was_active = record.runs[0] is entry

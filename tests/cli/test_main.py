@@ -114,7 +114,12 @@ def test_an_interrupt_ends_a_long_run(tmp_path: Path) -> None:
     code = "import sys; from rlx_edge.cli.main import main; sys.exit(main())"
     words = ["--input", "image=random:1x1x8x8", "--repeat", "100000000", "--output"]
     command = [sys.executable, "-c", code, "run", _digits(), *words, str(tmp_path / "out.npz")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+    # Jobs in the background of a shell ignore interrupts, and their children inherit that.
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob(".out.npz.*")) and time.monotonic() < deadline:
             time.sleep(0.05)

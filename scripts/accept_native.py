@@ -15,7 +15,6 @@ usage: python -m scripts.accept_native [--only LINE ...]
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -35,6 +34,7 @@ from rlx_edge import InferenceSession
 from rlx_edge.compile.targets.wasm import STYLES
 from rlx_edge.compile.templates.tiles import variants
 from rlx_edge.model_store import model_path
+from scripts.acceptance import Line, Verdict, list_parser, run_lines
 from tests import bad_inputs, sample_inputs
 from tests.oracles import TOLERANCE, Comparison, Oracle, same_bits
 
@@ -52,19 +52,6 @@ BENCH_ATTEMPTS = 3
 STRIDED = ("digits", "orientation")
 """Models whose text is also run after an edit by hand."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha256:[0-9a-f]{12,}")
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a line holds, its figure, and details worth printing under it.
-
-    `disturbed`: the machine was too busy for a measurement to count against anyone.
-    """
-
-    passed: bool
-    figure: str
-    details: tuple[str, ...] = ()
-    disturbed: bool = False
 
 
 @dataclass(frozen=True)
@@ -343,7 +330,7 @@ def measure_bench() -> Verdict:
     return Verdict(passed, "; ".join(figures), tuple(done.stdout.splitlines()), disturbed)
 
 
-LINES: dict[int, tuple[str, Callable[[], Verdict]]] = {
+LINES: dict[int, Line] = {
     1: ("models match onnxruntime", check_models),
     2: ("IR text is the model", check_text),
     3: ("standard library only; import rules", check_architecture),
@@ -355,25 +342,8 @@ LINES: dict[int, tuple[str, Callable[[], Verdict]]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", type=int, nargs="+", choices=LINES, default=list(LINES))
-    failed = []
-    for number in parser.parse_args(arguments).only:
-        title, check = LINES[number]
-        started = time.perf_counter()
-        try:
-            verdict = check()
-        except Exception as error:  # a line that breaks is a line that fails; the others still run
-            verdict = Verdict(False, f"{type(error).__name__}: {error}")
-        seconds = time.perf_counter() - started
-        word = "PASS" if verdict.passed else "FAIL"
-        print(f"{word} {number} {title}: {verdict.figure} ({seconds:.0f} s)", flush=True)
-        for line in verdict.details:
-            print(f"       {line}", flush=True)
-        if not verdict.passed:
-            failed.append(number)
-    print(f"accept-native: {'all lines pass' if not failed else f'failed: {failed}'}")
-    return 1 if failed else 0
+    options = list_parser(__doc__, LINES).parse_args(arguments)
+    return run_lines("accept-native", LINES, options.only)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Half of it runs in Chromium (`accept_offload_page.py`).
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -17,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from rlx_edge.model_store import model_path
 from rlx_edge.offload import GATEWAY, HOME, OffloadSession
 from rlx_edge.runtime.feeds import FeedChecker
 from scripts.accept_offload_page import page_clients, page_cuts
+from scripts.acceptance import Line, Verdict, list_parser, run_lines
 from tests import sample_inputs
 from tests.compile.parts import bound, cuts, run_cut, run_whole
 from tests.gateway.live import TOKEN, LiveGateway, live_gateway
@@ -54,15 +54,6 @@ INPUTS: dict[str, Callable[[], Feeds]] = {
 }
 
 
-@dataclass
-class Verdict:
-    """Whether what was tried holds, its figure, and lines to print under it."""
-
-    passed: bool
-    figure: str
-    details: list[str] = field(default_factory=list)
-
-
 def placed(name: str, feeds: Feeds) -> Module:
     """The model's placed IR for what the inputs decide."""
     source = open_source(str(model_path(name)))
@@ -74,7 +65,7 @@ def placed(name: str, feeds: Feeds) -> Module:
 
 def check_cuts(sample: int) -> Verdict:
     """Every prefix in one process; a seeded sample of them over sockets to a live gateway."""
-    verdict = Verdict(True, "")
+    passed, details = True, list[str]()
     total = over_sockets = 0
     with live_gateway(models=tuple(model_path(name) for name in INPUTS)) as gateway:
         for name, make in INPUTS.items():
@@ -94,20 +85,16 @@ def check_cuts(sample: int) -> Verdict:
             astray = [after for after in chosen if not over_socket(gateway, name, feeds, after)]
             total += len(allowed)
             over_sockets += len(chosen)
-            verdict.passed &= not wrong and not astray
-            verdict.details.append(
+            passed &= not wrong and not astray
+            details.append(
                 f"{name:12} {len(allowed)} cuts of {len(every)} cross at most {MOST_CROSSING} "
                 f"values: {len(allowed) - len(wrong)} equal under wasmtime on both sides; over "
                 f"sockets {len(chosen) - len(astray)} of {len(chosen)}"
                 + "".join(f"; differs after %{after}" for after in [*wrong, *astray])
             )
     in_page, figure, lines = page_cuts(INPUTS, max(20, sample), SEED)
-    verdict.passed &= in_page
-    verdict.details += lines
-    verdict.figure = (
-        f"{total} cuts in one process, {over_sockets} over sockets, {figure}, bit for bit"
-    )
-    return verdict
+    figure = f"{total} cuts in one process, {over_sockets} over sockets, {figure}, bit for bit"
+    return Verdict(passed and in_page, figure, (*details, *lines))
 
 
 def has_both_sides(traces: dict[str, Any]) -> bool:
@@ -174,7 +161,7 @@ def check_clients() -> Verdict:
         passed,
         f"{equal} of {runs} runs of two sessions and one `rlx run` at once equal; a client that "
         f"vanished in mid-run freed: {freed}; after a restart the same session goes on: {after}",
-        [*problems, pages],
+        (*problems, pages),
     )
 
 
@@ -218,7 +205,7 @@ def check_bad_peers() -> Verdict:
 
 def check_bench() -> Verdict:
     """Both transports from 1 KiB to 64 MiB, from the command line's client and from a page."""
-    verdict, figures = Verdict(True, ""), []
+    passed, details, figures = True, list[str](), list[str]()
     for who, module in (("client", "offload"), ("page", "offload_page")):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
@@ -230,8 +217,8 @@ def check_bench() -> Verdict:
             )
             if done.returncode != 0:
                 figures.append(f"{who}: the bench ended with {done.returncode}")
-                verdict.details.append(done.stderr[-500:])
-                verdict.passed = False
+                details.append(done.stderr[-500:])
+                passed = False
                 continue
             rows = json.loads((Path(folder) / f"{module}.json").read_text(encoding="utf-8"))
         small = next(row for row in rows if row["transport"] == "websocket")
@@ -240,45 +227,36 @@ def check_bench() -> Verdict:
             for name in ("websocket", "http")
         }
         sizes = {row["nbytes"] for row in rows}
-        verdict.passed &= min(sizes) == 1 << 10 and max(sizes) == 64 << 20
-        verdict.details += done.stdout.splitlines()
+        passed &= min(sizes) == 1 << 10 and max(sizes) == 64 << 20
+        details += done.stdout.splitlines()
         figures.append(
             f"{who}: 1 KiB p50 {small['p50_ms']:.2f} ms, p99 {small['p99_ms']:.2f} ms beyond "
             f"kernels, best {best['websocket']:.0f} MB/s on the WebSocket, {best['http']:.0f} MB/s "
             "over HTTP"
         )
-    verdict.figure = "; ".join(figures)
-    return verdict
+    return Verdict(passed, "; ".join(figures), tuple(details))
+
+
+TITLES = {
+    1: "every cut gives the bits of one device",
+    2: "several clients, reloads, restarts",
+    3: "bad peers",
+    4: "latency and throughput",
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    lines: dict[int, tuple[str, Callable[[argparse.Namespace], Verdict]]] = {
-        1: ("every cut gives the bits of one device", lambda options: check_cuts(options.sample)),
-        2: ("several clients, reloads, restarts", lambda _: check_clients()),
-        3: ("bad peers", lambda _: check_bad_peers()),
-        4: ("latency and throughput", lambda _: check_bench()),
-    }
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", type=int, nargs="+", choices=lines, default=list(lines))
+    parser = list_parser(__doc__, TITLES)
     parser.add_argument("--sample", type=int, default=20, help="cuts a model over sockets")
     options = parser.parse_args(arguments)
-    failed = []
-    for number in options.only:
-        title, check = lines[number]
-        started = time.perf_counter()
-        try:
-            verdict = check(options)
-        except Exception as error:  # a line that breaks is a line that fails; the others still run
-            verdict = Verdict(False, f"{type(error).__name__}: {error}")
-        seconds = time.perf_counter() - started
-        word = "PASS" if verdict.passed else "FAIL"
-        print(f"{word} {number} {title}: {verdict.figure} ({seconds:.0f} s)", flush=True)
-        for line in verdict.details:
-            print(f"       {line}", flush=True)
-        if not verdict.passed:
-            failed.append(number)
-    print(f"accept-offload: {'passed' if not failed else f'failed: {failed}'}")
-    return 1 if failed else 0
+    checks: dict[int, Callable[[], Verdict]] = {
+        1: partial(check_cuts, options.sample),
+        2: check_clients,
+        3: check_bad_peers,
+        4: check_bench,
+    }
+    lines: dict[int, Line] = {number: (TITLES[number], checks[number]) for number in TITLES}
+    return run_lines("accept-offload", lines, options.only)
 
 
 if __name__ == "__main__":

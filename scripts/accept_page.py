@@ -16,19 +16,16 @@ usage: python -m scripts.accept_page [--only LINE ...]
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import struct
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from scripts.acceptance import Line, Verdict, list_parser, run_lines
 from scripts.screenshots import IMAGES, SHOTS, WIDTHS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,15 +34,6 @@ BENCH = ROOT / "build" / "bench" / "page.json"
 MODELS = ("digits", "orientation", "ppocr_rec", "silero_vad")
 MISTAKES = 12
 """Tests of mistakes at least; fewer mean that some were left out."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a line holds, its figure, and details worth printing under it."""
-
-    passed: bool
-    figure: str
-    details: tuple[str, ...] = ()
 
 
 def pytest(*arguments: str, least: int = 1, wanted: tuple[str, ...] = ()) -> Verdict:
@@ -145,7 +133,7 @@ def png_width(path: Path) -> int:
     return int(width)
 
 
-LINES: dict[int, tuple[str, Callable[[], Verdict]]] = {
+LINES: dict[int, Line] = {
     1: ("the page in Chromium", check_page),
     2: ("CPython and Pyodide give the same bytes", check_identity),
     3: ("Firefox and node", check_other_engines),
@@ -157,25 +145,8 @@ LINES: dict[int, tuple[str, Callable[[], Verdict]]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", type=int, nargs="+", choices=LINES, default=list(LINES))
-    failed = []
-    for number in parser.parse_args(arguments).only:
-        title, check = LINES[number]
-        started = time.perf_counter()
-        try:
-            verdict = check()
-        except Exception as error:  # a line that breaks is a line that fails; the others still run
-            verdict = Verdict(False, f"{type(error).__name__}: {error}")
-        seconds = time.perf_counter() - started
-        word = "PASS" if verdict.passed else "FAIL"
-        print(f"{word} {number} {title}: {verdict.figure} ({seconds:.0f} s)", flush=True)
-        for line in verdict.details:
-            print(f"       {line}", flush=True)
-        if not verdict.passed:
-            failed.append(number)
-    print(f"accept-page: {'all lines pass' if not failed else f'failed: {failed}'}")
-    return 1 if failed else 0
+    options = list_parser(__doc__, LINES).parse_args(arguments)
+    return run_lines("accept-page", LINES, options.only)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Protocol
 from rlx_edge.ir.attributes import Attribute
 from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.plan import relation_holds
 from rlx_edge.ir.source import Span
 from rlx_edge.ir.types import TensorType
 
@@ -61,9 +62,6 @@ class Op:
         return f"{results} = {self.name}({', '.join(str(value) for value in self.operands)})"
 
 
-GUARD_RELATIONS = ("==", "!=", "<=", ">=", "<", ">")
-
-
 @dataclass(frozen=True, slots=True)
 class Guard:
     """A condition on sizes and value symbols under which a function's text holds."""
@@ -75,10 +73,7 @@ class Guard:
     span: Span | None = field(default=None, repr=False, compare=False)
 
     def holds(self, env: dict[str, int]) -> bool:
-        a, b = self.left.evaluate(env), self.right.evaluate(env)
-        return {"==": a == b, "!=": a != b, "<=": a <= b, ">=": a >= b, "<": a < b, ">": a > b}[
-            self.relation
-        ]
+        return relation_holds(self.left.evaluate(env), self.relation, self.right.evaluate(env))
 
     def __str__(self) -> str:
         return f"{self.left} {self.relation} {self.right}"

@@ -24,7 +24,6 @@ from collections.abc import Iterable, Mapping
 
 from rlx_edge.ir.attributes import EPILOGUE, PLACEMENT, Attribute, AttributeDef
 from rlx_edge.ir.core import (
-    GUARD_RELATIONS,
     SCHEMA_VERSION,
     Binding,
     Function,
@@ -41,6 +40,7 @@ from rlx_edge.ir.expression_tokens import Place, loaded_slots
 from rlx_edge.ir.lexer import HEADER, Token
 from rlx_edge.ir.opdef import InferContext, OpDef
 from rlx_edge.ir.ops import OPS, check_operands, count_root_operands, is_fused, lookup
+from rlx_edge.ir.plan import RELATIONS
 from rlx_edge.ir.source import OpSpan, SourceFile, Span
 from rlx_edge.ir.spelling import near_name, near_operators, right_attribute, right_operator
 from rlx_edge.ir.token_reader import TokenReader, shown
@@ -168,8 +168,8 @@ class _ModuleReader(TokenReader):
 
     def guard(self, first: Token) -> Guard:
         left = self.dim()
-        if self.token.kind not in GUARD_RELATIONS:
-            self.unexpected(GUARD_RELATIONS, _division_hint(self.token))
+        if self.token.kind not in RELATIONS:
+            self.unexpected(RELATIONS, _division_hint(self.token))
         relation = self.take().kind
         right = self.dim()
         reason = ""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
 from rlx_edge.ir.commands import Command, Free, Receive, Run, Send, Wait
-from rlx_edge.ir.core import GUARD_RELATIONS, Binding, Guard
+from rlx_edge.ir.core import Binding, Guard
 from rlx_edge.ir.digest import bytes_digest, check_digest
 from rlx_edge.ir.dims import parse_dim
 from rlx_edge.ir.errors import RlxError
@@ -334,7 +334,7 @@ class _ProgramReader:
         left, relation, right, reason = self.row(item, "a guard", 4)
         texts = self.text(left, "a dim"), self.text(right, "a dim")
         a, b = (self.placed(lambda text=text: parse_dim(text)) for text in texts)  # type: ignore[misc]
-        return Guard(a, self.choice(relation, GUARD_RELATIONS), b, self.text(reason, "a reason"))
+        return Guard(a, self.choice(relation, RELATIONS), b, self.text(reason, "a reason"))
 
     def upload(self, item: object) -> Upload:
         digest, address, nbytes = self.row(item, "an upload", 3)

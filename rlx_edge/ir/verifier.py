@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rlx_edge.ir.core import GUARD_RELATIONS, SCHEMA_VERSION, Binding, Function, Module, Op, Value
+from rlx_edge.ir.core import SCHEMA_VERSION, Binding, Function, Module, Op, Value
 from rlx_edge.ir.errors import VerifyError
 from rlx_edge.ir.lexer import MAX_NAME
 from rlx_edge.ir.op_rules import Report, constant_problems, op_problems
+from rlx_edge.ir.plan import RELATIONS
 from rlx_edge.ir.printer import (
     attribute_items,
     binding_text,
@@ -219,12 +220,12 @@ def _conditions(check: _Check) -> Iterator[VerifyError]:
         bound.add(binding.symbol)
     for guard in check.function.guards:
         line = guard_text(guard)
-        if guard.relation not in GUARD_RELATIONS:
+        if guard.relation not in RELATIONS:
             yield check.finding(
                 "guard.relation",
                 "unknown relation",
                 guard.relation,
-                GUARD_RELATIONS,
+                RELATIONS,
                 span=guard.span,
                 line=line,
             )

@@ -18,7 +18,7 @@ NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``left relation right``; relations are those of ``core.GUARD_RELATIONS``."""
+    """``left relation right``; relations are those of ``plan.RELATIONS``."""
 
     left: Dim
     relation: str

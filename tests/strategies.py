@@ -15,6 +15,7 @@ from rlx_edge.ir.dims import Dim, as_dim, dim_max, dim_min, symbol
 from rlx_edge.ir.expression import (
     INDEX,
     SCALAR_OPS,
+    SHIFTS,
     Expr,
     acc,
     binary,
@@ -180,6 +181,8 @@ def _step(draw: st.DrawFn, pool: list[Expr], scope: Sequence[Operand], reduction
     op = draw(st.sampled_from(fitting))
     if op.arity == 1:
         return unary(op.name, x)
+    if op.name in SHIFTS:
+        return binary(op.name, x, const(draw(st.integers(0, 8 * x.dtype.bytes - 1)), x.dtype))
     if x.dtype is INDEX and op.name in ("floordiv", "mod"):
         y = index(draw(st.integers(1, 9)))
     return (
@@ -229,8 +232,8 @@ def modules(draw: st.DrawFn, *, placed: bool | None = None, max_ops: int = 10) -
     for _ in range(draw(st.integers(1, max_ops))):
         pool.append(_operation(draw, module, builder, pool, symbols))
     function.returns = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=3))
-    if draw(st.booleans()):
-        count = len(function.returns)
+    count = len(function.returns)
+    if draw(st.booleans()) or len(set(function.returns)) < count:
         function.output_names = draw(st.lists(NAMES, min_size=count, max_size=count, unique=True))
     if draw(st.booleans()) if placed is None else placed:
         _place(draw, function)

@@ -82,7 +82,7 @@ SCALAR_OPS: dict[str, ScalarOp] = {
         ScalarOp("or", 2, _BITS),
         ScalarOp("xor", 2, _BITS),
         ScalarOp("not", 1, ("bool",)),
-        ScalarOp("shl", 2, _INTEGER),  # shift count is a constant below the width
+        ScalarOp("shl", 2, _INTEGER),  # the count is a constant below the width
         ScalarOp("shr", 2, _INTEGER),  # arithmetic for int, logical for uint
         # Derived: see scalar_functions.py for their definition in primitive operators.
         ScalarOp("exp", 1, _FLOAT, primitive=False),
@@ -101,6 +101,9 @@ SCALAR_OPS: dict[str, ScalarOp] = {
         ),
     )
 }
+
+SHIFTS = ("shl", "shr")
+"""Their second operand is a constant from 0 to the type's width, exclusive."""
 
 
 class Expr:
@@ -258,6 +261,8 @@ def binary(name: str, a: ExprLike, b: ExprLike) -> Expr:
         a = const(a, b.dtype)
     other = like(b, a)
     _check(name, 2, a, other)
+    if name in SHIFTS:
+        _check_count(name, other)
     left, right = index_dim(a), index_dim(other)
     if left is not None and right is not None and name in _INDEX_FOLD:
         return index(_INDEX_FOLD[name](left, right))
@@ -282,6 +287,24 @@ def _check(name: str, arity: int, *args: Expr) -> None:
                 found=", ".join(str(item.dtype) for item in args),
                 allowed=f"one {'/'.join(op.kinds)} type",
             )
+
+
+def _check_count(name: str, count: Expr) -> None:
+    """A device may leave any other shift undefined: SPIR-V and CUDA C++ do."""
+    known = count.attr if count.op == "const" else _index_value(count)
+    width = 8 * count.dtype.bytes
+    if not isinstance(known, int) or not 0 <= known < width:
+        raise RlxError(
+            "expression.shift",
+            f"the count of {name} on {count.dtype} is not a constant below the width",
+            found=repr(count) if known is None else known,
+            allowed=f"0 to {width - 1}",
+        )
+
+
+def _index_value(expr: Expr) -> int | None:
+    dim = index_dim(expr)
+    return dim.value if dim is not None and dim.is_constant else None
 
 
 def select(condition: Expr, a: ExprLike, b: ExprLike) -> Expr:

@@ -348,11 +348,11 @@ def _returns(check: _Check) -> Iterator[VerifyError]:
             len(names),
             f"{len(function.returns)}, or none",
         )
-    for position, name in enumerate(names):
-        problem = name_problem(name)
-        if problem:
-            yield say("return.names", f"an output's name {problem}")
-        if name in names[:position]:
+    for problem in filter(None, map(name_problem, names)):
+        yield say("return.names", f"an output's name {problem}")
+    public = names or [value.name for value in function.returns]
+    for position, name in enumerate(public):
+        if name in public[:position]:
             yield say("return.names", "two outputs have one name", repr(name))
 
 

@@ -150,6 +150,11 @@ def test_returns() -> None:
     found = only(module)
     assert found.code == "return.names"
     assert found.excerpt.split("\n")[0] == "  func @chain(%x: f32[n, 4]) -> (a: f32[n, 4])"
+    module, values = chain()
+    module.function.returns *= 2  # outputs are found by their names
+    assert only(module).code == "return.names"
+    module.function.output_names = ["a", "b"]
+    verify(module)
 
 
 def test_bindings_and_guards() -> None:

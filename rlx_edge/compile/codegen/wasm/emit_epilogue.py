@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rlx_edge.compile.codegen.kernel_form import primitive
-from rlx_edge.compile.codegen.wasm.emit_expression import SHIFTS
 from rlx_edge.compile.codegen.wasm.encoder import V128
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder
 from rlx_edge.compile.codegen.wasm.scalar_table import emit_const
@@ -26,7 +25,7 @@ from rlx_edge.compile.codegen.wasm.vector_table import (
     vector_cast,
 )
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import Expr, walk
+from rlx_edge.ir.expression import SHIFTS, Expr, walk
 
 Push = Callable[[], None]
 EmitEpilogue = Callable[[FunctionBuilder, int, Sequence[Push]], None]

@@ -55,11 +55,8 @@ from rlx_edge.compile.codegen.wasm.vector_table import (
 )
 from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import INDEX, Expr, index_dim, walk
+from rlx_edge.ir.expression import INDEX, SHIFTS, Expr, index_dim, walk
 from rlx_edge.ir.types import BOOL, F32
-
-SHIFTS = ("shl", "shr")
-
 
 MOST_DEPTH = 64
 """Operators that are emitted inside one another; deeper values go through locals."""

@@ -31,9 +31,11 @@ class Provider(Protocol):
         """What kernels for the device are made for; ``DeviceError`` where it cannot be opened."""
         ...
 
-    def make_unit(self, device: Device, cache: bool | Path) -> ExecutionUnit:
+    def make_unit(
+        self, device: Device, cache: bool | Path, seconds: float | None = None
+    ) -> ExecutionUnit:
         """A fresh unit; ``cache`` is the folder of machine code, the usual one (``True``), or
-        none."""
+        none. ``seconds`` bounds the kernels of one call where the device can be interrupted."""
         ...
 
 

@@ -23,6 +23,7 @@ from rlx_edge.gateway.client import Arrived, Done
 from rlx_edge.gateway.connection import GatewayConnection
 from rlx_edge.gateway.registry import file_digest
 from rlx_edge.ir.core import Module
+from rlx_edge.ir.devices import parse_device
 from rlx_edge.ir.digest import module_digest
 from rlx_edge.ir.errors import DeviceError, InputError, ModelError
 from rlx_edge.ir.messages import failure
@@ -45,6 +46,7 @@ Step = Callable[[str], None]
 
 HOME = "browser:0"
 GATEWAY = "cpu:0@gateway"
+"""What a gateway lends unless it is told otherwise."""
 MODES = ("local", "remote", "split")
 
 
@@ -62,6 +64,7 @@ class _Variant:
 
 class OffloadSession:
     """``mode`` is ``remote`` or ``split``; ``split_after`` names the value that ends our part.
+    ``worker`` is the gateway's device (``cuda:0``), by default the first one that it lends.
     Tensors of more than ``bulk_bytes`` bytes travel over HTTP. Once the connection is lost, the
     run at hand fails and the next one connects again.
 
@@ -78,6 +81,7 @@ class OffloadSession:
         *,
         mode: str = "split",
         split_after: str = "",
+        worker: str = "",
         bulk_bytes: int = BULK_BYTES,
         progress: Step | None = None,
     ) -> None:
@@ -97,6 +101,8 @@ class OffloadSession:
         self._tell("connect")
         self._gateway, self._token = gateway, token
         self.connection = self._connect()
+        self.role = self._chosen(worker)
+        """The gateway's device, as the text of the module calls it."""
         self._context = DeviceContext(HOME)
         self._variants: list[_Variant] = []
         self._lock = threading.Lock()
@@ -111,6 +117,14 @@ class OffloadSession:
 
     def _connect(self) -> GatewayConnection:
         return GatewayConnection(self._gateway, self._token, client="rlx-edge python")
+
+    def _chosen(self, worker: str) -> str:
+        lent = self.connection.welcome.devices
+        role = f"{parse_device(worker)}@gateway" if worker else lent[0]
+        if role not in lent:
+            self.connection.close()
+            raise failure("peer.device", found=role, allowed=list(lent))
+        return role
 
     # ---- what it is --------------------------------------------------------------------------
 
@@ -217,11 +231,11 @@ class OffloadSession:
 
     def _check_sides(self) -> None:
         seen = {event.device for event in self.last_profile if event.kind in ("run", "send")}
-        for device in (HOME, GATEWAY):
+        for device in (HOME, self.role):
             if device not in seen:
                 raise DeviceError(
                     "offload.sides", "a side had no part in the run", found=device,
-                    allowed=[HOME, GATEWAY],
+                    allowed=[HOME, self.role],
                 )  # fmt: skip
 
     def close(self) -> None:
@@ -275,9 +289,9 @@ class OffloadSession:
         self._tell("import")
         placed = place_module(self._source.module(values, shapes), progress=self._tell)
         module = Split(
-            after=self._after, first=HOME, second=GATEWAY, bulk_bytes=self._bulk_bytes
+            after=self._after, first=HOME, second=self.role, bulk_bytes=self._bulk_bytes
         ).run(placed)
-        if GATEWAY not in devices(module.function):
+        if self.role not in devices(module.function):
             raise DeviceError(
                 "offload.cut", "nothing is left for the gateway", found=f"cut after %{self._after}"
             )
@@ -315,7 +329,7 @@ class OffloadSession:
 
         self.connection.load(
             shard,
-            GATEWAY,
+            self.role,
             ir,
             graph.digest,
             read,

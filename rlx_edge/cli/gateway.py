@@ -27,6 +27,7 @@ class GatewayWords:
     token: str
     mode: str
     after: str
+    worker: str = ""
 
 
 def add_gateway(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +35,11 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gateway", metavar="URL", help="run parts of the model on this gateway")
     parser.add_argument(
         "--token", help=f"the gateway's token; the variable {TOKEN_VARIABLE} by default"
+    )
+    parser.add_argument(
+        "--worker",
+        metavar="DEVICE",
+        help="the gateway's device, such as cuda:0; by default the first that it lends",
     )
     parser.add_argument(
         "--split-after",
@@ -49,7 +55,7 @@ def read_gateway(options: argparse.Namespace) -> GatewayWords | None:
     """
     mode = options.device
     if options.gateway is None:
-        if mode in MODES or options.split_after or options.token:
+        if mode in MODES or options.split_after or options.token or options.worker:
             raise InputError(
                 "cli.gateway", "these arguments need a gateway", hint="add --gateway URL"
             )
@@ -81,7 +87,8 @@ def read_gateway(options: argparse.Namespace) -> GatewayWords | None:
             allowed=f"--token TOKEN or the variable {TOKEN_VARIABLE}",
             hint="`rlx serve` prints it",
         )
-    return GatewayWords(options.gateway, token, mode, (options.split_after or "").lstrip("%"))
+    after = (options.split_after or "").lstrip("%")
+    return GatewayWords(options.gateway, token, mode, after, options.worker or "")
 
 
 def open_offload(
@@ -103,6 +110,7 @@ def open_offload(
         words.token,
         mode=words.mode,
         split_after=words.after,
+        worker=words.worker,
         progress=progress,
     )
 

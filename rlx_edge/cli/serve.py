@@ -18,6 +18,7 @@ from rlx_edge.cli.gateway import TOKEN_VARIABLE
 from rlx_edge.cli.progress import Steps
 from rlx_edge.gateway.access import Access
 from rlx_edge.gateway.settings import DEFAULT_PORT, Model, Settings
+from rlx_edge.gateway.workers import DEFAULT, find_workers
 from rlx_edge.ir.errors import DeviceError, InputError
 from rlx_edge.model_store import MODELS, fetch_models, find_model
 
@@ -50,6 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
     )
     parser.add_argument(
         "--offload", action="store_true", help="also run parts of models for clients with the token"
+    )
+    parser.add_argument(
+        "--worker",
+        action="append",
+        default=[],
+        metavar="DEVICE",
+        help="a device that runs parts: cpu:0 (by default), cuda:N, vulkan:N; repeatable, clients "
+        "take the first unless they ask for another",
     )
     parser.add_argument(
         "--token",
@@ -90,6 +99,9 @@ def execute(options: argparse.Namespace) -> int:
     )
 
     access = offload_access(options)
+    offload = None
+    if access is not None:
+        offload = make_offload(access, settings, options.worker or DEFAULT)
 
     def announce(url: str) -> None:
         print(f"rlx-edge serves {len(settings.models)} models at {url}", flush=True)
@@ -98,7 +110,7 @@ def execute(options: argparse.Namespace) -> int:
         if options.open and has_display():
             webbrowser.open(url)
 
-    serve(settings, announce, None if access is None else make_offload(access, settings))
+    serve(settings, announce, offload)
     return 0
 
 
@@ -112,8 +124,8 @@ def has_display() -> bool:
 def offload_access(options: argparse.Namespace) -> Access | None:
     """Who may offload; ``None`` where nobody may. ``InputError`` for what is not an origin."""
     if not options.offload:
-        if options.token or options.origin:
-            raise InputError("cli.serve", "--token and --origin go with --offload")
+        if options.token or options.origin or options.worker:
+            raise InputError("cli.serve", "--token, --origin and --worker go with --offload")
         return None
     for origin in options.origin:
         if not ORIGIN.fullmatch(origin):
@@ -124,19 +136,18 @@ def offload_access(options: argparse.Namespace) -> Access | None:
     return Access(token, frozenset(options.origin))
 
 
-def make_offload(access: Access, settings: Settings) -> Offload:
-    """Offloading for the models of the settings, on this machine's engine."""
+def make_offload(access: Access, settings: Settings, names: Sequence[str] = DEFAULT) -> Offload:
+    """Offloading for the models of the settings, on these devices of this machine."""
     from rlx_edge.gateway.limits import Limits
     from rlx_edge.gateway.offload import Offload
     from rlx_edge.gateway.registry import Registry
-    from rlx_edge.wasm_runtime.unit import WasmUnit
 
     limits = Limits()
     return Offload(
         access,
         limits,
         Registry([model.path for model in settings.models]),
-        lambda device: WasmUnit(device, seconds=limits.run_seconds),
+        find_workers(names, limits.run_seconds),
     )
 
 

@@ -11,8 +11,10 @@ import json
 import resource
 import sys
 
-from rlx_edge.compile import WasmTarget, compile_part
+from rlx_edge.compile import compile_part
 from rlx_edge.compile.schedule import schedule
+from rlx_edge.compile.targets.record import target_of
+from rlx_edge.compile.targets.target import Target
 from rlx_edge.ir.core import Constant, Module
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.messages import failure
@@ -34,7 +36,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
     text = sys.stdin.buffer.read(int(request["length"]))
     try:
-        program, graph = compiled(text, str(request["device"]))
+        program, graph = compiled(text, str(request["device"]), target_of(request["target"]))
         answer: dict[str, object] = {"program": len(program), "graph": len(graph)}
     except RlxError as error:
         answer, program, graph = {"error": _told(error)}, "", ""
@@ -49,15 +51,15 @@ def main() -> int:
     return 0
 
 
-def compiled(text: bytes, device: str) -> tuple[str, str]:
-    """Documents of the program of ``device``'s part, and of the task graph."""
+def compiled(text: bytes, device: str, target: Target) -> tuple[str, str]:
+    """Documents of the program of ``device``'s part for ``target``, and of the task graph."""
     try:
         module = parse_module(text.decode("utf-8"), "shard.rlx")
     except UnicodeDecodeError as error:
         raise failure("compile.text", found=f"byte {error.start}") from None
     module.constants = absent_constants(module)
     verify(module)
-    program = compile_part(module, device, WasmTarget())
+    program = compile_part(module, device, target)
     return dump_program(program), dump_task_graph(schedule(module))
 
 

@@ -13,6 +13,8 @@ import math
 import os
 import sys
 
+from rlx_edge.compile.targets.record import target_fields
+from rlx_edge.compile.targets.target import Target
 from rlx_edge.gateway.limits import Limits
 from rlx_edge.ir import errors
 from rlx_edge.ir.errors import RlxError
@@ -32,14 +34,15 @@ class Compiler:
         self._limits = limits
         self._places = asyncio.Semaphore(limits.compilers)
 
-    async def compile(self, text: bytes, device: str) -> tuple[Program, TaskGraph]:
-        """The program of ``device``'s part of the placed ``text``, and the task graph.
+    async def compile(self, text: bytes, device: str, target: Target) -> tuple[Program, TaskGraph]:
+        """The program of ``device``'s part of the placed ``text``, for what it is, and the task
+        graph.
 
         What the parser, verifier and compiler refuse; ``LimitError`` ``compile.timeout`` or
         ``compile.memory``, ``DeviceError`` ``compile.failed`` where the process ends otherwise.
         """
         async with self._places:
-            answer = await self._ask(text, device)
+            answer = await self._ask(text, device, target)
         head, _, rest = answer.partition(b"\n")
         try:
             told = json.loads(head)
@@ -51,10 +54,11 @@ class Compiler:
         except (ValueError, KeyError, TypeError) as error:
             raise failure("compile.failed", reason=repr(error)[:200]) from None
 
-    async def _ask(self, text: bytes, device: str) -> bytes:
+    async def _ask(self, text: bytes, device: str, target: Target) -> bytes:
         limits = self._limits
         request = {
             "device": device,
+            "target": target_fields(target),
             "length": len(text),
             "bytes": limits.compile_bytes,
             "seconds": math.ceil(limits.compile_seconds),

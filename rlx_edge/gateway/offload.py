@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from rlx_edge.gateway.access import Access, bearer, chosen_subprotocol, status_of
 from rlx_edge.gateway.compiling import Compiler
 from rlx_edge.gateway.engines.engine import Engine
-from rlx_edge.gateway.engines.in_process import InProcessEngine, MakeUnit
+from rlx_edge.gateway.engines.in_process import InProcessEngine
 from rlx_edge.gateway.limits import Limits
 from rlx_edge.gateway.protocol import encode, tensor_frames
 from rlx_edge.gateway.registry import Registry
@@ -43,14 +43,14 @@ from rlx_edge.gateway.session import (
     Stream,
     Transmit,
 )
+from rlx_edge.gateway.workers import Workers
 from rlx_edge.ir.core import Constant
-from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.errors import DeviceError, RlxError
 from rlx_edge.ir.messages import failure
 from rlx_edge.ir.onnx.bytes import MemorySource
 from rlx_edge.ir.types import U8, tensor_type
 from rlx_edge.runtime.trace import Trace, TraceEvent
 
-DEVICES = ("cpu:0@gateway",)
 TICK_SECONDS = 0.25
 CHUNK = 256 << 10
 CLOSE_SECONDS = 2.0
@@ -64,14 +64,14 @@ class Offload:
     """What offloading adds to the gateway: its routes, and what lives while it serves."""
 
     def __init__(
-        self, access: Access, limits: Limits, registry: Registry, make_unit: MakeUnit
+        self, access: Access, limits: Limits, registry: Registry, workers: Workers
     ) -> None:
         self.access = access
         self.limits = limits
         self.registry = registry
         self.connections: dict[str, Connection] = {}
         """By ticket."""
-        self._make_unit = make_unit
+        self.workers = workers
         self._closing = False
         self._count = 0
         self._models: tuple[str, ...] = ()
@@ -90,8 +90,8 @@ class Offload:
         loop = asyncio.get_running_loop()
         self.compiler = Compiler(self.limits)
         self.engine: Engine = InProcessEngine(
-            DEVICES,
-            self._make_unit,
+            self.workers.roles,
+            self.workers.unit,
             lambda call: _post(loop, call),
             memory_limit=self.limits.memory_bytes,
             capacity=self.limits.jobs,
@@ -105,7 +105,10 @@ class Offload:
             ticker.cancel()
             closing = [item.end() for item in list(self.connections.values())]
             await asyncio.gather(*closing)
-            await asyncio.to_thread(self.engine.close)
+            try:
+                await asyncio.to_thread(self.engine.close)
+            except DeviceError as error:  # what was still held, by name
+                log.error("leak", extra={"code": error.code, "reason": str(error)})
 
     async def _tick(self) -> None:
         before = time.monotonic()
@@ -362,7 +365,11 @@ class Connection:
     def _compile(self, effect: Compile) -> None:
         async def work() -> None:
             try:
-                program, graph = await self._offload.compiler.compile(effect.text, effect.device)
+                # Opening a device takes its time, and happens when one is first asked for.
+                target = await asyncio.to_thread(self._offload.workers.target, effect.device)
+                program, graph = await self._offload.compiler.compile(
+                    effect.text, effect.device, target
+                )
             except RlxError as error:
                 self.apply(self.session.shard_failed(effect.shard, error))
             else:

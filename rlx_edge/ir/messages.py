@@ -216,6 +216,9 @@ MESSAGES: dict[str, Message] = {
         found="{nbytes} bytes",
         allowed="at most {limit} bytes",
     ),
+    "memory.exhausted": Message(
+        LimitError, "the gateway has no memory left for this", found="{reason}"
+    ),
     "memory.grow": Message(
         LimitError, "the system or the module refuses that much memory", found="{nbytes} bytes"
     ),

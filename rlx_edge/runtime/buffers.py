@@ -268,15 +268,18 @@ class DeviceContext:
             for buffer in self
         ]
 
-    def close(self) -> None:
-        """End the context. ``DeviceError`` ``device.leak`` names every holder that is left; the
-        buffers are released all the same."""
-        if self._closed:
-            return
+    def end(self) -> list[Leak]:
+        """End the context and release what is still held, which is returned."""
         leaks = self.leaks()
         for buffer in self:
             buffer.release()
         self._closed = True
+        return leaks
+
+    def close(self) -> None:
+        """End the context. ``DeviceError`` ``device.leak`` names every holder that is left; the
+        buffers are released all the same."""
+        leaks = self.end()
         if leaks:
             raise DeviceError(
                 "device.leak",

@@ -20,7 +20,7 @@ def make_target(device: Device, style: str) -> WasmTarget:
     return WasmTarget(style)
 
 
-def make_unit(device: Device, cache: bool | Path) -> WasmUnit:
-    """A unit; machine code is kept in the folder ``cache``."""
+def make_unit(device: Device, cache: bool | Path, seconds: float | None = None) -> WasmUnit:
+    """A unit; machine code is kept in the folder ``cache``. Launches end after ``seconds``."""
     folder = cache_folder() if cache is True else cache or None
-    return WasmUnit(str(device), ModuleCache(folder))
+    return WasmUnit(str(device), ModuleCache(folder), seconds=seconds)

@@ -20,7 +20,7 @@ from rlx_edge.gateway.offload import Offload
 from rlx_edge.gateway.registry import Registry
 from rlx_edge.gateway.server import serve
 from rlx_edge.gateway.settings import Settings
-from rlx_edge.wasm_runtime.unit import WasmUnit
+from rlx_edge.gateway.workers import DEFAULT, find_workers
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a token of the tests"
@@ -84,10 +84,14 @@ class LiveGateway:
 
 @contextmanager
 def live_gateway(
-    *, port: int = 0, models: tuple[Path, ...] = (), **limits: float
+    *,
+    port: int = 0,
+    models: tuple[Path, ...] = (),
+    workers: tuple[str, ...] = DEFAULT,
+    **limits: float,
 ) -> Iterator[LiveGateway]:
-    """A gateway with these limits and models until the block ends."""
-    words = [str(port), json.dumps(limits), *map(str, models)]
+    """A gateway with these limits, models and devices until the block ends."""
+    words = [str(port), json.dumps(limits), json.dumps(workers), *map(str, models)]
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.gateway.live", *words],
         cwd=ROOT,
@@ -114,7 +118,7 @@ def live_gateway(
 
 def main(words: list[str]) -> None:
     """The process: serves until SIGTERM, prints its URL first."""
-    port, limits, *models = words
+    port, limits, workers, *models = words
     given = Limits(**json.loads(limits))
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder)
@@ -123,7 +127,7 @@ def main(words: list[str]) -> None:
             Access(TOKEN, frozenset({ORIGIN})),
             given,
             Registry([Path(model) for model in models]),
-            lambda device: WasmUnit(device, seconds=given.run_seconds),
+            find_workers(json.loads(workers), given.run_seconds),
         )
         serve(Settings(site=site, port=int(port)), lambda url: print(url, flush=True), offload)
 

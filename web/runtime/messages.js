@@ -64,6 +64,7 @@ export const MESSAGES = {
   "run.timeout": ["LimitError", "the run takes too long", undefined, "at most {seconds} seconds"],
   "memory.limit": ["LimitError", "more memory than the device can give", "{nbytes} bytes", "at most {limit} bytes"],
   "memory.limit:weights": ["LimitError", "the weights need more memory than WebAssembly has", "{nbytes} bytes", "at most {limit} bytes"],
+  "memory.exhausted": ["LimitError", "the gateway has no memory left for this", "{reason}"],
   "memory.grow": ["LimitError", "the system or the module refuses that much memory", "{nbytes} bytes"],
   "memory.range": ["DeviceError", "access outside the device's memory", "{nbytes} bytes at {address}", "0 to {size}"],
   "unit.closed": ["DeviceError", "the unit was closed and cannot be used any more"],

@@ -1,12 +1,12 @@
 """Shards in the gateway's own process: one thread a device does all its work, job by job.
 
 A run that waits for an edge holds no thread: it is a record whose next step becomes a job when the
-edge arrives. Jobs are bounded; ``close`` stops the thread behind the job at hand.
+edge arrives. Jobs are bounded; ``close`` stops the threads behind the jobs at hand. Whatever a
+shard does to its device, its own run fails and the device's thread goes on.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +15,8 @@ from functools import partial
 import numpy as np
 
 from rlx_edge.gateway.engines.engine import Listener
+from rlx_edge.gateway.engines.faults import close_contexts, closed, told
+from rlx_edge.gateway.engines.job_queue import JobQueue
 from rlx_edge.ir.core import Constant
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.messages import failure
@@ -73,11 +75,7 @@ class InProcessEngine:
         self._contexts = {device: DeviceContext(device) for device in devices}
         self._shards: dict[Key, _Shard] = {}
         self._runs: dict[Key, tuple[_Shard, _Run]] = {}
-        self._jobs: deque[Callable[[], None]] = deque()
-        self._wake = threading.Condition()
-        self._closing = False
-        self._thread = threading.Thread(target=self._work, name="rlx-engine", daemon=True)
-        self._thread.start()
+        self._queues = {device: JobQueue(f"rlx-{device}") for device in devices}
 
     # ---- calls of the event loop -------------------------------------------------------------
 
@@ -89,23 +87,23 @@ class InProcessEngine:
         constants: Mapping[str, Constant],
         listener: Listener,
     ) -> None:
-        self._check_queue()
         record = _Shard(listener, program, constants)
+        self._check_queue(record)
         self._shards[owner, shard] = record
-        self._submit(partial(self._load, (owner, shard), record))
+        self._submit(record, partial(self._load, (owner, shard), record))
 
     def start(self, owner: str, shard: int, run: int, symbols: Mapping[str, int]) -> None:
-        self._check_queue()
         record, entry = self._shards[owner, shard], _Run(run, symbols)
+        self._check_queue(record)
         self._runs[owner, run] = (record, entry)
         record.runs.append(entry)
         if len(record.runs) == 1:
-            self._submit(partial(self._begin, owner, record, entry))
+            self._submit(record, partial(self._begin, owner, record, entry))
 
     def deliver(self, owner: str, run: int, edge: int, data: bytes) -> None:
         found = self._runs.get((owner, run))
         if found is not None:
-            self._submit(partial(self._arrived, owner, *found, edge, data))
+            self._submit(found[0], partial(self._arrived, owner, *found, edge, data))
 
     def stop(self, owner: str, run: int) -> None:
         found = self._runs.get((owner, run))
@@ -115,7 +113,7 @@ class InProcessEngine:
         entry.stopped = True
         if entry.run is not None:
             entry.run.cancel()
-        self._submit(partial(self._stop, owner, record, entry))
+        self._submit(record, partial(self._stop, owner, record, entry))
 
     def free(self, owner: str, shard: int) -> None:
         record = self._shards.pop((owner, shard), None)
@@ -127,38 +125,24 @@ class InProcessEngine:
             if entry.run is not None:
                 entry.run.cancel()
             self._runs.pop((owner, entry.number), None)
-        self._submit(partial(self._free, record))
+        self._submit(record, partial(self._free, record))
 
     def close(self) -> None:
         for owner, shard in list(self._shards):
             self.free(owner, shard)
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
-        self._thread.join()
-        for context in self._contexts.values():
-            context.close()
+        for queue in self._queues.values():
+            queue.close()
+        close_contexts(self._contexts.values())
 
-    def _check_queue(self) -> None:
-        if len(self._jobs) >= self._capacity:
-            raise failure("queue.full", found=f"{len(self._jobs)} jobs", allowed=self._capacity)
+    def _check_queue(self, record: _Shard) -> None:
+        waiting = self._queues[record.program.device].waiting
+        if waiting >= self._capacity:
+            raise failure("queue.full", found=f"{waiting} jobs", allowed=self._capacity)
 
-    def _submit(self, job: Callable[[], None]) -> None:
-        with self._wake:
-            self._jobs.append(job)
-            self._wake.notify()
+    def _submit(self, record: _Shard, job: Callable[[], None]) -> None:
+        self._queues[record.program.device].submit(job)
 
     # ---- the device's thread -----------------------------------------------------------------
-
-    def _work(self) -> None:
-        while True:
-            with self._wake:
-                while not self._jobs and not self._closing:
-                    self._wake.wait()
-                if not self._jobs:
-                    return
-                job = self._jobs.popleft()
-            job()
 
     def _load(self, key: Key, record: _Shard) -> None:
         if record.freed:
@@ -166,12 +150,8 @@ class InProcessEngine:
         try:
             self._check_memory(record.program.resident)
             record.runner = self._runner(record)
-        except RlxError as error:
-            self._post(partial(self._load_failed, key, record, error))
-            return
         except Exception as error:  # of this shard alone: the device goes on with others
-            internal = failure("engine.internal", reason=repr(error)[:200])
-            self._post(partial(self._load_failed, key, record, internal))
+            self._post(partial(self._load_failed, key, record, told(error)))
             return
         self._post(partial(record.listener.loaded, key[1]))
 
@@ -194,11 +174,11 @@ class InProcessEngine:
                 check_weights=True,
             )
         except BaseException:
-            unit.close()
+            closed(unit.close)
             raise
 
     def _begin(self, owner: str, record: _Shard, entry: _Run) -> None:
-        if entry.stopped or record.freed or record.runner is None:
+        if entry.stopped or record.freed:
             self._end(owner, record, entry, failure("run.cancelled"))
             return
 
@@ -207,7 +187,8 @@ class InProcessEngine:
             self._post(partial(record.listener.emitted, entry.number, edge, data))
 
         def step() -> None:
-            assert record.runner is not None
+            if record.runner is None:  # the run before failed and took its unit along
+                record.runner = self._runner(record)
             runner = record.runner
             runner.trace.take()
             self._check_memory(runner.plan(entry.symbols).peak)
@@ -231,12 +212,8 @@ class InProcessEngine:
     def _step(self, owner: str, record: _Shard, entry: _Run, step: Callable[[], None]) -> None:
         try:
             step()
-        except RlxError as error:
-            self._end_failed(owner, record, entry, error)
-            return
         except Exception as error:  # of this shard alone: the device goes on with others
-            internal = failure("engine.internal", reason=repr(error)[:200])
-            self._end_failed(owner, record, entry, internal)
+            self._end_failed(owner, record, entry, told(error))
             return
         assert entry.run is not None and record.runner is not None
         if entry.run.state is State.FINISHED:
@@ -263,21 +240,17 @@ class InProcessEngine:
         record.runs.remove(entry)
         self._runs.pop((owner, entry.number), None)
         if was_active and record.runs:
-            self._submit(partial(self._begin, owner, record, record.runs[0]))
+            self._submit(record, partial(self._begin, owner, record, record.runs[0]))
 
     def _end_failed(self, owner: str, record: _Shard, entry: _Run, error: RlxError) -> None:
         """Memory after a failed kernel cannot be trusted: the next run has a fresh unit."""
-        old, record.runner = record.runner, None
-        if old is not None:
-            old.close()
-        if not record.freed:
-            record.runner = self._runner(record)
+        self._free(record)
         self._end(owner, record, entry, error)
 
     def _free(self, record: _Shard) -> None:
-        if record.runner is not None:
-            record.runner.close()
-            record.runner = None
+        old, record.runner = record.runner, None
+        if old is not None:
+            closed(old.close)
 
     def _check_memory(self, nbytes: int) -> None:
         if nbytes > self._memory_limit:

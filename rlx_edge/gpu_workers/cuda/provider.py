@@ -32,8 +32,9 @@ def make_target(device: Device, style: str) -> CudaTarget:
     return open_device(device.index).properties.target
 
 
-def make_unit(device: Device, cache: bool | Path) -> CudaUnit:
-    """A unit; machine code is kept in the folder ``cache``."""
+def make_unit(device: Device, cache: bool | Path, seconds: float | None = None) -> CudaUnit:
+    """A unit; machine code is kept in the folder ``cache``. Kernels cannot be interrupted."""
+    del seconds
     return CudaUnit(str(device), cache_folder() if cache is True else cache or None)
 
 

@@ -19,6 +19,7 @@ from rlx_edge.gpu_workers.cuda.compiler import compile_source
 from rlx_edge.gpu_workers.cuda.device import CudaDevice, open_device
 from rlx_edge.gpu_workers.cuda.library import cupy, driver, reason, runtime
 from rlx_edge.gpu_workers.cuda.staging import Staging
+from rlx_edge.ir.devices import parse_device
 from rlx_edge.ir.errors import DeviceError
 from rlx_edge.ir.messages import failure
 from rlx_edge.ir.program import Program
@@ -90,8 +91,7 @@ class CudaUnit:
                 allowed="cuda-sm_…",
                 where=self.device,
             )
-        index = int(self.device.partition(":")[2])
-        self._context = open_device(index)
+        self._context = open_device(parse_device(self.device).index)
         major, minor = self._context.properties.capability
         binary = compile_source(program.code, f"sm_{major}{minor}", self._cache)
         self.binary_log = binary.log

@@ -46,9 +46,9 @@ def make_target(place: Device, style: str) -> VulkanTarget:
     return device(place.index).target.forced(style)
 
 
-def make_unit(place: Device, cache: bool | Path) -> VulkanUnit:
-    """A unit; pipelines are made anew."""
-    del cache
+def make_unit(place: Device, cache: bool | Path, seconds: float | None = None) -> VulkanUnit:
+    """A unit; pipelines are made anew. Kernels cannot be interrupted."""
+    del cache, seconds
     return VulkanUnit(str(place), holder=str(place))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlx_edge.compile.compiler import compile_placed_module, compile_shard, place_module
 from rlx_edge.compile.cuts import Cut, cuts
@@ -110,13 +110,15 @@ def compile_for_page(
     style: str = "v8",
     device: str = "local",
     split_after: str = "",
+    worker: str = "",
     progress: Progress | None = None,
 ) -> PageModel:
     """Compile the model behind ``read`` for the page's own kernels.
 
     ``values`` and ``shapes`` decide the branches of a model that has some, as in
     ``import_model``. ``device`` is one of ``PLACES``; a split is cut behind the operation that
-    defines ``split_after``. Raises ``RlxError``, ``InputError`` ``page.device`` for another word.
+    defines ``split_after``. ``worker`` is the other device, ``cpu:0@gateway`` where it is empty.
+    Raises ``RlxError``, ``InputError`` ``page.device`` for another word.
     """
     if device not in PLACES:
         raise InputError("page.device", "no such place", found=device, allowed=PLACES)
@@ -131,7 +133,8 @@ def compile_for_page(
     tasks = ("",) * 4
     if device != "local":
         tell("split")
-        placed = Split(after=split_after if device == "split" else "").run(placed)
+        cut = Split(after=split_after if device == "split" else "")
+        placed = (replace(cut, second=worker) if worker else cut).run(placed)
         graph = schedule(placed)
         own = home(placed.function)[0]
         peer = next((role for role in devices(placed.function) if role != own), "")

@@ -43,7 +43,8 @@ def create_app(settings: Settings, offload: Offload | None = None) -> Starlette:
         return file_response(model.path, request.headers)
 
     async def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok", "models": len(models)})
+        workers = offload.workers.roles if offload is not None else ()
+        return JSONResponse({"status": "ok", "models": len(models), "workers": workers})
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

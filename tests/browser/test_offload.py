@@ -55,11 +55,16 @@ def place(app: AppPage, device: str) -> None:
     settle(app)
 
 
+def choose(app: AppPage, select: str, value: str) -> None:
+    """Choose from a list, and wait until the model is ready there."""
+    app.page.evaluate("document.getElementById('result').replaceChildren()")
+    app.page.select_option(select, value)
+    settle(app)
+
+
 def cut(app: AppPage, after: str) -> None:
     """Cut behind an operation."""
-    app.page.evaluate("document.getElementById('result').replaceChildren()")
-    app.page.select_option("#cut", after)
-    settle(app)
+    choose(app, "#cut", after)
 
 
 def settle(app: AppPage) -> None:
@@ -94,6 +99,27 @@ def sides(app: AppPage) -> set[str]:
     tasks = app.page.locator(".split-timeline g.task")
     found = tasks.evaluate_all("list => list.map(({ dataset }) => dataset.device)")
     return set(map(str, found))
+
+
+def test_the_user_chooses_among_the_gateways_devices(browser: Any, model_file: ModelFile) -> None:
+    require_site()
+    workers = ("--worker", "vulkan:0", "--worker", "cpu:0")
+    with running_gateway(*SERVE, *workers) as url:
+        app = AppPage(browser, f"{url}#token={TOKEN}")
+        app.goto()
+        app.wait_state("digits", "ready")
+        with InferenceSession(model_file("digits")) as session:
+            for role in ("vulkan:0@gateway", AWAY):
+                if role == AWAY:
+                    choose(app, "#worker", role)
+                else:
+                    place(app, "remote")
+                run_digit(app, 3)
+                check(app, session)
+                assert sides(app) == {role}
+        problems = app.problems.unexpected
+        app.close()
+    assert problems == []
 
 
 def test_digits_remote_and_split(page: AppPage, model_file: ModelFile) -> None:

@@ -130,7 +130,7 @@ def test_models_are_listed_and_sent_in_ranges(client: TestClient) -> None:
 def test_only_reading_is_allowed(client: TestClient) -> None:
     assert client.post("/index.html").status_code == 405
     assert client.delete("/models/digits.onnx").status_code == 405
-    assert client.get("/healthz").json() == {"status": "ok", "models": 1}
+    assert client.get("/healthz").json() == {"status": "ok", "models": 1, "workers": []}
 
 
 def test_settings_say_what_is_wrong(tmp_path: Path, site: Path) -> None:

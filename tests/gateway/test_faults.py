@@ -127,7 +127,9 @@ def test_a_run_that_fails_is_reported_and_the_next_one_runs(
 def test_a_device_that_cannot_be_loaded_leaves_the_others_alone(program: Program) -> None:
     faults = Faults()
     second = "cpu:1@gateway"
-    engine = InProcessEngine((DEVICE, second), faults.unit, direct, memory_limit=1 << 20, capacity=8)
+    engine = InProcessEngine(
+        (DEVICE, second), faults.unit, direct, memory_limit=1 << 20, capacity=8
+    )
     try:
         faults.fault = ("load", LOST)
         listener = Listening()

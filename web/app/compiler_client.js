@@ -6,7 +6,7 @@
  * @typedef {import("../compiler/worker.js").CompiledAnswer} CompiledAnswer
  * @typedef {import("./worker_client.js").RequestOptions} RequestOptions
  * @typedef {{values?: Record<string, number[]>, shapes?: Record<string, number[]>}} Decisions
- * @typedef {{device: "local" | "remote" | "split", after: string}} Placement
+ * @typedef {{device: "local" | "remote" | "split", after: string, worker: string}} Placement
  */
 
 import { digestOf, fetchJson } from "./download.js";

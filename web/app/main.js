@@ -379,7 +379,9 @@ function listModels(page, models) {
 const page = new Page();
 listenForFiles(page);
 try {
-  listModels(page, await fetchJson("models"));
+  const [models, { workers }] = await Promise.all([fetchJson("models"), fetchJson("healthz")]);
+  page.placement.setWorkers(workers);
+  listModels(page, models);
 } catch (error) {
   page.showError(error);
 }

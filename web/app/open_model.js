@@ -52,7 +52,7 @@ export class OpenModel {
     this.token = token;
     this.onGateway = onGateway;
     /** @type {Placement} */
-    this.placement = { device: "local", after: "" };
+    this.placement = { device: "local", after: "", worker: "" };
     /** @type {Description | null} */
     this.description = null;
     /**

@@ -27,7 +27,7 @@ const STATES = {
 
 export class PlacementView {
   /** @type {Placement} */
-  #placement = { device: "local", after: "" };
+  #placement = { device: "local", after: "", worker: "" };
   /** @type {Cuts} */
   #cuts = [];
   /** @type {Record<string, number>} */
@@ -63,6 +63,12 @@ export class PlacementView {
       this.crossing,
       h("span", { class: "hint" }, "or click an operation of the graph"),
     );
+    this.worker = h("select", {
+      id: "worker",
+      "aria-label": "device of the gateway",
+      onchange: () => this.#choose(this.#placement.device, this.#placement.after),
+    });
+    this.workerRow = h("label", { hidden: true }, "device ", this.worker);
     this.token = h("input", {
       id: "token",
       type: "password",
@@ -77,7 +83,7 @@ export class PlacementView {
       "fieldset",
       { class: "placement" },
       h("legend", {}, "Where it runs"),
-      h("div", { class: "row" }, this.radios, this.tokenRow, this.state),
+      h("div", { class: "row" }, this.radios, this.workerRow, this.tokenRow, this.state),
       this.cutRow,
     );
   }
@@ -89,7 +95,7 @@ export class PlacementView {
   /** Another model: it begins here, its cuts are not known, and nothing can be chosen yet. */
   reset() {
     this.element.disabled = true;
-    this.#placement = { device: "local", after: "" };
+    this.#placement = { device: "local", after: "", worker: this.worker.value };
     this.#symbols = {};
     this.setCuts([]);
   }
@@ -141,10 +147,24 @@ export class PlacementView {
   #choose(device, after) {
     const names = inner(this.#cuts);
     if (device === "split" && !names.some(([name]) => name === after)) after = middle(names);
-    this.#placement = { device, after: device === "split" ? after : "" };
+    if (device !== "split") after = "";
+    const placement = { device, after, worker: this.worker.value };
+    this.#placement = placement;
     if (device === "local") this.showState({ state: "closed", reason: "" });
     this.#show();
-    this.onChange(this.#placement);
+    this.onChange(placement);
+  }
+
+  /**
+   * Devices that the gateway lends; the first one unless the user chooses another.
+   *
+   * @param {string[]} roles
+   */
+  setWorkers(roles) {
+    this.worker.replaceChildren(
+      ...roles.map((role) => h("option", { value: role }, role.replace(/@.*/, ""))),
+    );
+    this.#show();
   }
 
   #show() {
@@ -156,6 +176,7 @@ export class PlacementView {
     }
     this.cutRow.hidden = device !== "split";
     this.tokenRow.hidden = device === "local";
+    this.workerRow.hidden = device === "local" || this.worker.options.length < 2;
     if (device === "split") this.cut.value = after;
     const cut = this.#cuts.find(([name]) => name === after);
     this.crossing.textContent = cut && device === "split" ? crossingText(cut, this.#symbols) : "";

@@ -6,7 +6,7 @@
  * | --- | --- |
  * | `{id, kind: "start"}` | `progress`…, `ready` |
  * | `{id, kind: "describe", file, name}` | `progress`…, `described` |
- * | `{id, kind: "compile", file, name, values, shapes, style, device, after}` | `progress`…, `compiled` |
+ * | `{id, kind: "compile", file, name, values, shapes, style, device, after, worker}` | `progress`…, `compiled` |
  *
  * Any may be answered by `failed` with code, message and excerpt. Compiling cannot be interrupted:
  * who wants to cancel terminates the worker. The model is a `Blob`; only the ranges that the
@@ -28,6 +28,7 @@
  * @property {Record<string, number[]>} [shapes]
  * @property {string} [style]
  * @property {"local" | "remote" | "split"} [device]
+ * @property {string} [worker] the gateway's device; `cpu:0@gateway` where it is empty
  * @property {string} [after] the value behind whose operation a split is cut
  * @typedef {object} CompiledAnswer
  * @property {string} program the document of `rlx_edge/ir/program_text.py`
@@ -118,10 +119,10 @@ def guarded(work):
 def describe(read, size, name):
     return guarded(lambda: describe_model(lambda o, n: read(o, n).to_bytes(), size, name))
 
-def compile_model(read, size, name, values, shapes, style, device, after, progress):
+def compile_model(read, size, name, values, shapes, style, device, after, worker, progress):
     return guarded(lambda: compile_for_page(
         lambda o, n: read(o, n).to_bytes(), size, name, values.to_py(), shapes.to_py(),
-        style=style, device=device, split_after=after, progress=progress))
+        style=style, device=device, split_after=after, worker=worker, progress=progress))
 `;
 
 /**
@@ -151,7 +152,8 @@ function reader(file) {
  * @returns {CompiledAnswer}
  */
 function compiled(request, compile, tell) {
-  const { file, name, values = {}, shapes = {}, style = "v8", device = "local", after = "" } = request;
+  const { file, name, values = {}, shapes = {}, style = "v8" } = request;
+  const { device = "local", after = "", worker = "" } = request;
   const started = performance.now();
   /** @type {{step: string, start: number}[]} */
   const steps = [];
@@ -161,7 +163,7 @@ function compiled(request, compile, tell) {
   };
   const read = reader(file);
   const model = unwrap(
-    compile(read, file.size, name, values, shapes, style, device, after, onStep),
+    compile(read, file.size, name, values, shapes, style, device, after, worker, onStep),
   );
   const bytes = (/** @type {string} */ part) => {
     const value = model[part];

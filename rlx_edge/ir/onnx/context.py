@@ -11,6 +11,7 @@ from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import ModelError
 from rlx_edge.ir.expression import round_f32
 from rlx_edge.ir.onnx.assumptions import Assumptions
+from rlx_edge.ir.onnx.attribute_names import attribute_names
 from rlx_edge.ir.onnx.entries import Entry
 from rlx_edge.ir.onnx.item_arithmetic import Arithmetic
 from rlx_edge.ir.onnx.model import Attribute, Graph, Node
@@ -169,6 +170,20 @@ class NodeContext:
         if default is None:
             self.fail("import.attribute", f"attribute {name!r} is missing")
         return default
+
+    def check_attributes(self) -> None:
+        """An attribute that the operator does not have would be ignored: it is refused."""
+        known = attribute_names(self.node.op_type, self.opset) if not self.node.domain else None
+        if known is None:
+            return
+        for name in self.node.attributes:
+            if name not in known:
+                self.fail(
+                    "import.attribute",
+                    "the operator has no such attribute",
+                    found=repr(name),
+                    allowed=known or "none",
+                )
 
     def has_attr(self, name: str) -> bool:
         return name in self.node.attributes

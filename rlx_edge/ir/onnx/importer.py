@@ -208,10 +208,10 @@ class _Importer:
         function = self.model.functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
             outputs: Sequence[Entry | None] = self._call(function, context, scope)
-        elif node.domain == "" and node.op_type in CONTROL_FLOW:
-            outputs = self._if(context, scope)
         else:
-            outputs = self._convert(context)
+            context.check_attributes()
+            is_if = node.domain == "" and node.op_type in CONTROL_FLOW
+            outputs = self._if(context, scope) if is_if else self._convert(context)
         for position, (name, read) in enumerate(zip(node.outputs, used, strict=True)):
             entry = outputs[position] if position < len(outputs) else None
             if name and entry is not None:

@@ -1,0 +1,46 @@
+"""The table of attributes is the schemas', and what is not in it is refused."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from rlx_edge.ir.errors import ModelError
+from rlx_edge.ir.onnx.attribute_names import attribute_names
+from rlx_edge.ir.onnx.bytes import MemorySource
+from rlx_edge.ir.onnx.convert import CONTROL_FLOW, CONVERTERS, FOLDED_ONLY
+from rlx_edge.ir.onnx.importer import import_model
+from rlx_edge.ir.onnx.model import MAX_OPSET, MIN_OPSET
+
+OPERATORS = sorted({*(name for _, name in CONVERTERS), *FOLDED_ONLY, *CONTROL_FLOW})
+LATEST = min(MAX_OPSET, onnx.defs.onnx_opset_version())
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_table(name: str) -> None:
+    for opset in range(MIN_OPSET, LATEST + 1):
+        if onnx.defs.has(name, opset, ""):
+            schema = onnx.defs.get_schema(name, opset, "")
+            assert attribute_names(name, opset) == tuple(sorted(schema.attributes)), opset
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "opset", "allowed"),
+    [
+        ("Relu", {"alpha": 0.1}, 17, "none"),
+        ("Squeeze", {"axes": [0]}, 13, "none"),
+        ("LeakyRelu", {"beta": 0.1}, 17, "alpha"),
+    ],
+)
+def test_unknown(name: str, attribute: dict[str, object], opset: int, allowed: str) -> None:
+    node = helper.make_node(name, ["x"], ["y"], name="odd", **attribute)
+    values = [helper.make_tensor_value_info(item, TensorProto.FLOAT, [1, 2]) for item in "xy"]
+    graph = helper.make_graph([node], "g", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    with pytest.raises(ModelError, match="the operator has no such attribute") as caught:
+        import_model(MemorySource(model.SerializeToString()))
+    (found,) = attribute
+    assert caught.value.found == repr(found)
+    assert "node 'odd'" in str(caught.value)
+    assert str(caught.value).endswith(f"allowed: {allowed}")

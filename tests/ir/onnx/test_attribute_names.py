@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -33,7 +35,7 @@ def test_table(name: str) -> None:
         ("LeakyRelu", {"beta": 0.1}, 17, "alpha"),
     ],
 )
-def test_unknown(name: str, attribute: dict[str, object], opset: int, allowed: str) -> None:
+def test_unknown(name: str, attribute: dict[str, Any], opset: int, allowed: str) -> None:
     node = helper.make_node(name, ["x"], ["y"], name="odd", **attribute)
     values = [helper.make_tensor_value_info(item, TensorProto.FLOAT, [1, 2]) for item in "xy"]
     graph = helper.make_graph([node], "g", values[:1], values[1:])

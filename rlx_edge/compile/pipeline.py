@@ -29,6 +29,7 @@ PASSES: dict[str, str] = {
     "layout": "rlx_edge.compile.passes.layout:Layout",
     "borders": "rlx_edge.compile.passes.borders:Borders",
     "split": "rlx_edge.compile.passes.split:Split",
+    "hold": "rlx_edge.compile.passes.hold:Hold",
 }
 """Name → ``module:Class`` of a frozen dataclass with ``name``, options and ``run``."""
 

@@ -347,6 +347,7 @@ def _uploads(
     uploads: list[Upload] = []
     used = {number for launch in [*lowered.prepare, *lowered.execute] for number in launch.buffers}
     used.update(lowered.outputs)
+    used.update(item.buffer for item in lowered.transfers)
     for number, buffer in enumerate(lowered.buffers):
         if buffer.kind != "constant" or number not in used:
             continue

@@ -7,8 +7,9 @@ the multiplication and the addition that the fixed numerics contract asks for.
 
 from __future__ import annotations
 
-from rlx_edge.compile.codegen.wasm.encoder import I32, V128, Limits
+from rlx_edge.compile.codegen.wasm.encoder import I32, V128
 from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
+from rlx_edge.compile.codegen.wasm.sections import Limits
 
 CHAINS = 12
 UNROLL = 4

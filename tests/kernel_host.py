@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import wasmtime
 
-from rlx_edge.compile.codegen.wasm.encoder import Limits
 from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
+from rlx_edge.compile.codegen.wasm.sections import Limits
 
 OVERREAD = 64
 """Bytes past a buffer that a kernel may read, as the memory plan promises."""

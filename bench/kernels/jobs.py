@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.reference_loop import build
-from rlx_edge.compile.codegen.wasm.encoder import Limits
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
+from rlx_edge.compile.codegen.wasm.sections import Limits
 from rlx_edge.compile.physical import Physical
 from rlx_edge.compile.select import Geometry
 from rlx_edge.compile.templates.conv2d import Conv2d

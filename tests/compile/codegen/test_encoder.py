@@ -21,9 +21,15 @@ from rlx_edge.compile.codegen.wasm.encoder import (
     FUNCREF,
     I32,
     I64,
-    MAGIC,
     V128,
     Body,
+    i32_expression,
+    signed_leb,
+)
+from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
+from rlx_edge.compile.codegen.wasm.opcodes import INSTRUCTIONS, Instruction, unsigned_leb
+from rlx_edge.compile.codegen.wasm.sections import (
+    MAGIC,
     CodeSection,
     CustomSection,
     ElementSection,
@@ -32,11 +38,7 @@ from rlx_edge.compile.codegen.wasm.encoder import (
     StartSection,
     TypeSection,
     encode_module,
-    i32_expression,
-    signed_leb,
 )
-from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
-from rlx_edge.compile.codegen.wasm.opcodes import INSTRUCTIONS, Instruction, unsigned_leb
 from rlx_edge.ir.errors import RlxError
 from tests.kernel_host import validate
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from rlx_edge.compile.codegen.wasm.dump import dump
-from rlx_edge.compile.codegen.wasm.encoder import Limits
 from rlx_edge.compile.codegen.wasm.module import ModuleBuilder
+from rlx_edge.compile.codegen.wasm.sections import Limits
 from rlx_edge.compile.templates.contraction import emit_micro_kernel
 from rlx_edge.compile.templates.depthwise_chains import emit_run_chains
 from rlx_edge.compile.templates.offsets import QUADS, STRIDE

@@ -10,8 +10,9 @@ import struct
 from collections.abc import Callable
 
 from rlx_edge.compile.codegen.wasm import opcodes
-from rlx_edge.compile.codegen.wasm.encoder import EMPTY, MAGIC, VALUE_TYPE_NAMES
+from rlx_edge.compile.codegen.wasm.encoder import EMPTY, VALUE_TYPE_NAMES
 from rlx_edge.compile.codegen.wasm.opcodes import INSTRUCTIONS, Instruction
+from rlx_edge.compile.codegen.wasm.sections import MAGIC
 from rlx_edge.ir.errors import RlxError
 
 KINDS = ("function", "table", "memory", "global")

@@ -15,8 +15,8 @@ from rlx_edge.compile.codegen.kernel_form import kernel_name
 from rlx_edge.compile.codegen.wasm import encoder
 from rlx_edge.compile.codegen.wasm.emit_loops import emit_loop_kernel
 from rlx_edge.compile.codegen.wasm.emit_template import emit_template
-from rlx_edge.compile.codegen.wasm.encoder import Limits
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
+from rlx_edge.compile.codegen.wasm.sections import Limits
 from rlx_edge.compile.targets.wasm import WasmTarget
 from rlx_edge.ir.kernel import Kernel, TemplateKernel
 

@@ -1,16 +1,16 @@
-"""WebAssembly binary encoder: sections and instruction bytes.
+"""WebAssembly instructions as bytes.
 
 Source: WebAssembly specification 2.0, chapter "Binary Format". Nothing here validates: invalid
-modules can be built on purpose. `module.py` puts sections in order and numbers indices;
-`opcodes.py` holds the instruction table from which `Body` gets one chained method per
-instruction (`i32.add` is `i32_add`, `local.get` is `local_get`, keywords take a trailing `_`).
+code can be built on purpose. `sections.py` encodes what is around the code;
+`opcodes.py` holds the instruction table from which `Body` gets one chained method per instruction
+(`i32.add` is `i32_add`, `local.get` is `local_get`, keywords take a trailing `_`).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rlx_edge.compile.codegen.wasm import opcodes
 from rlx_edge.compile.codegen.wasm.opcodes import INSTRUCTIONS, Instruction, unsigned_leb
@@ -25,11 +25,6 @@ EXTERNREF: Final = 0x6F
 EMPTY: Final = 0x40
 """Block type of a block without parameters and results."""
 
-FUNCTION: Final = 0
-TABLE: Final = 1
-MEMORY: Final = 2
-GLOBAL: Final = 3
-
 VALUE_TYPE_NAMES: Final = {
     I32: "i32",
     I64: "i64",
@@ -39,8 +34,6 @@ VALUE_TYPE_NAMES: Final = {
     FUNCREF: "funcref",
     EXTERNREF: "externref",
 }
-
-MAGIC: Final = b"\0asm\1\0\0\0"
 
 _SMALL_UNSIGNED: Final = tuple(unsigned_leb(value) for value in range(2048))
 
@@ -55,33 +48,13 @@ def signed_leb(value: int) -> bytes:
     return bytes(out)
 
 
-def _unsigned(value: int) -> bytes:
+def unsigned(value: int) -> bytes:
     return _SMALL_UNSIGNED[value] if 0 <= value < 2048 else unsigned_leb(value)
 
 
 def vector(items: Sequence[bytes]) -> bytes:
     """Encode a vector: count, then the items."""
-    return _unsigned(len(items)) + b"".join(items)
-
-
-def name_bytes(name: str) -> bytes:
-    """Encode a name: byte length, then UTF-8."""
-    encoded = name.encode()
-    return _unsigned(len(encoded)) + encoded
-
-
-class Limits(NamedTuple):
-    """Limits of a memory (pages of 64 KiB) or a table (entries)."""
-
-    minimum: int
-    maximum: int | None = None
-    shared: bool = False
-
-    def encode(self) -> bytes:
-        """Flag byte, minimum, and the maximum where there is one."""
-        flags = (0 if self.maximum is None else 1) | (2 if self.shared else 0)
-        maximum = b"" if self.maximum is None else _unsigned(self.maximum)
-        return bytes([flags]) + _unsigned(self.minimum) + maximum
+    return unsigned(len(items)) + b"".join(items)
 
 
 class Body:
@@ -146,20 +119,20 @@ class Body:
     def br(self, target: str | int) -> Self:
         """Branch to a label."""
         self.code.append(0x0C)
-        self.code += _unsigned(self.depth(target))
+        self.code += unsigned(self.depth(target))
         return self
 
     def br_if(self, target: str | int) -> Self:
         """Branch to a label when the popped i32 is not zero."""
         self.code.append(0x0D)
-        self.code += _unsigned(self.depth(target))
+        self.code += unsigned(self.depth(target))
         return self
 
     def br_table(self, targets: Sequence[str | int], default: str | int) -> Self:
         """Branch to the label selected by the popped i32."""
         self.code.append(0x0E)
-        self.code += vector([_unsigned(self.depth(target)) for target in targets])
-        self.code += _unsigned(self.depth(default))
+        self.code += vector([unsigned(self.depth(target)) for target in targets])
+        self.code += unsigned(self.depth(default))
         return self
 
     @property
@@ -271,12 +244,12 @@ def _plain(row: Instruction) -> Callable[[Body], Body]:
 
 def _access(row: Instruction) -> Callable[..., Body]:
     hint = row.align
-    prefix = row.opcode + _unsigned(hint)
+    prefix = row.opcode + unsigned(hint)
     opcode = row.opcode
 
     def emit(self: Body, offset: int = 0, align: int = hint) -> Body:
-        self.code += prefix if align == hint else opcode + _unsigned(align)
-        self.code += _unsigned(offset)
+        self.code += prefix if align == hint else opcode + unsigned(align)
+        self.code += unsigned(offset)
         return self
 
     return emit
@@ -286,7 +259,7 @@ def _lane_access(row: Instruction) -> Callable[..., Body]:
     hint, opcode = row.align, row.opcode
 
     def emit(self: Body, lane: int, offset: int = 0, align: int = hint) -> Body:
-        self.code += opcode + _unsigned(align) + _unsigned(offset)
+        self.code += opcode + unsigned(align) + unsigned(offset)
         self.code.append(lane)
         return self
 
@@ -324,7 +297,7 @@ def _indices(row: Instruction) -> Callable[..., Body]:
         if len(indices) > len(kinds) or not all(kind in defaulted for kind in missing):
             raise TypeError(f"{row.name} takes indices {kinds}, found {indices}")
         values = (*indices, *(0 for _ in missing))
-        self.code += opcode + b"".join(map(_unsigned, values))
+        self.code += opcode + b"".join(map(unsigned, values))
         return self
 
     return emit
@@ -355,250 +328,3 @@ for _row in INSTRUCTIONS.values():
 def i32_expression(value: int) -> bytes:
     """Constant expression: an i32."""
     return bytes(Body().i32_const(value).end().code)
-
-
-def encode_locals(types: Iterable[int]) -> bytes:
-    """Declaration of locals: runs of one type."""
-    runs: list[tuple[int, int]] = []
-    for value_type in types:
-        if runs and runs[-1][1] == value_type:
-            runs[-1] = (runs[-1][0] + 1, value_type)
-        else:
-            runs.append((1, value_type))
-    return vector([_unsigned(count) + bytes([value_type]) for count, value_type in runs])
-
-
-class Section:
-    """Entries of one section; `payload` excludes the section id and size."""
-
-    id: int = 0
-
-    def __init__(self) -> None:
-        self.entries: list[bytes] = []
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def payload(self) -> bytes:
-        """The section's contents."""
-        return vector(self.entries)
-
-    def encode(self) -> bytes:
-        """Section id, size and contents."""
-        payload = self.payload()
-        return bytes([self.id]) + _unsigned(len(payload)) + payload
-
-
-class TypeSection(Section):
-    """Function types."""
-
-    id = 1
-
-    def function(self, parameters: Sequence[int], results: Sequence[int]) -> Self:
-        """Add a function type."""
-        self.entries.append(
-            b"\x60" + bytes([len(parameters), *parameters]) + bytes([len(results), *results])
-        )
-        return self
-
-
-class ImportSection(Section):
-    """Imports."""
-
-    id = 2
-
-    def _entry(self, module: str, name: str, kind: int, description: bytes) -> Self:
-        self.entries.append(name_bytes(module) + name_bytes(name) + bytes([kind]) + description)
-        return self
-
-    def function(self, module: str, name: str, type_index: int) -> Self:
-        """Import a function."""
-        return self._entry(module, name, FUNCTION, _unsigned(type_index))
-
-    def table(self, module: str, name: str, reference_type: int, limits: Limits) -> Self:
-        """Import a table."""
-        return self._entry(module, name, TABLE, bytes([reference_type]) + limits.encode())
-
-    def memory(self, module: str, name: str, limits: Limits) -> Self:
-        """Import a memory."""
-        return self._entry(module, name, MEMORY, limits.encode())
-
-    def global_(self, module: str, name: str, value_type: int, mutable: bool = False) -> Self:
-        """Import a global."""
-        return self._entry(module, name, GLOBAL, bytes([value_type, mutable]))
-
-
-class FunctionSection(Section):
-    """Type index of each function."""
-
-    id = 3
-
-    def function(self, type_index: int) -> Self:
-        """Declare a function."""
-        self.entries.append(_unsigned(type_index))
-        return self
-
-
-class TableSection(Section):
-    """Tables."""
-
-    id = 4
-
-    def table(self, limits: Limits, reference_type: int = FUNCREF) -> Self:
-        """Declare a table."""
-        self.entries.append(bytes([reference_type]) + limits.encode())
-        return self
-
-
-class MemorySection(Section):
-    """Memories."""
-
-    id = 5
-
-    def memory(self, limits: Limits) -> Self:
-        """Declare a memory."""
-        self.entries.append(limits.encode())
-        return self
-
-
-class GlobalSection(Section):
-    """Globals."""
-
-    id = 6
-
-    def global_(self, value_type: int, mutable: bool, initial: bytes) -> Self:
-        """Declare a global with a constant expression as its initial value."""
-        self.entries.append(bytes([value_type, mutable]) + initial)
-        return self
-
-
-class ExportSection(Section):
-    """Exports."""
-
-    id = 7
-
-    def export(self, name: str, kind: int, index: int) -> Self:
-        """Export the index of a kind under a name."""
-        self.entries.append(name_bytes(name) + bytes([kind]) + _unsigned(index))
-        return self
-
-
-class StartSection(Section):
-    """The function that runs at instantiation."""
-
-    id = 8
-
-    def __init__(self, function_index: int) -> None:
-        super().__init__()
-        self.entries.append(_unsigned(function_index))
-
-    def payload(self) -> bytes:
-        """The function index."""
-        return self.entries[0]
-
-
-class ElementSection(Section):
-    """Element segments."""
-
-    id = 9
-
-    def active(self, offset: bytes, functions: Sequence[int]) -> Self:
-        """Fill table 0 from a constant offset expression with function indices."""
-        self.entries.append(b"\x00" + offset + vector([_unsigned(item) for item in functions]))
-        return self
-
-    def declarative(self, functions: Sequence[int]) -> Self:
-        """Declare functions that `ref.func` may name."""
-        self.entries.append(b"\x03\x00" + vector([_unsigned(item) for item in functions]))
-        return self
-
-
-class DataCountSection(Section):
-    """Number of data segments, needed before `memory.init` and `data.drop`."""
-
-    id = 12
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self.count = count
-
-    def payload(self) -> bytes:
-        """The count."""
-        return _unsigned(self.count)
-
-
-class CodeSection(Section):
-    """Function bodies."""
-
-    id = 10
-
-    def function(self, local_types: Iterable[int], code: bytes | bytearray) -> Self:
-        """Add a body: its locals beyond the parameters, and its code without the last `end`."""
-        declared = encode_locals(local_types)
-        self.entries.append(_unsigned(len(declared) + len(code) + 1) + declared + code + b"\x0b")
-        return self
-
-
-class DataSection(Section):
-    """Data segments."""
-
-    id = 11
-
-    def active(self, offset: bytes, data: bytes) -> Self:
-        """Copy data into memory 0 at instantiation."""
-        self.entries.append(b"\x00" + offset + _unsigned(len(data)) + data)
-        return self
-
-    def passive(self, data: bytes) -> Self:
-        """Data for `memory.init`."""
-        self.entries.append(b"\x01" + _unsigned(len(data)) + data)
-        return self
-
-
-class CustomSection(Section):
-    """A named section without meaning to the engine."""
-
-    id = 0
-
-    def __init__(self, name: str, data: bytes) -> None:
-        super().__init__()
-        self.name = name
-        self.data = data
-
-    def payload(self) -> bytes:
-        """Name, then the data."""
-        return name_bytes(self.name) + self.data
-
-
-def name_map(names: Sequence[tuple[int, str]]) -> bytes:
-    """Encode (index, name) pairs in ascending order of the index."""
-    return vector([_unsigned(index) + name_bytes(name) for index, name in names])
-
-
-class NameSection(CustomSection):
-    """Debug names of the module, its functions and their locals (custom section `name`)."""
-
-    def __init__(
-        self,
-        module: str | None,
-        functions: Sequence[tuple[int, str]],
-        local_names: Sequence[tuple[int, Sequence[tuple[int, str]]]],
-    ) -> None:
-        parts = bytearray()
-        if module is not None:
-            parts += self._subsection(0, name_bytes(module))
-        if functions:
-            parts += self._subsection(1, name_map(functions))
-        if local_names:
-            maps = [_unsigned(index) + name_map(names) for index, names in local_names]
-            parts += self._subsection(2, vector(maps))
-        super().__init__("name", bytes(parts))
-
-    @staticmethod
-    def _subsection(identifier: int, data: bytes) -> bytes:
-        return bytes([identifier]) + _unsigned(len(data)) + data
-
-
-def encode_module(sections: Iterable[Section]) -> bytes:
-    """A module of the given sections in the given order."""
-    return MAGIC + b"".join(section.encode() for section in sections)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from rlx_edge.compile.codegen.wasm import encoder
-from rlx_edge.compile.codegen.wasm.encoder import Body, Limits, Section
+from rlx_edge.compile.codegen.wasm import encoder, sections
+from rlx_edge.compile.codegen.wasm.encoder import Body
+from rlx_edge.compile.codegen.wasm.sections import Limits, Section
 
 
 class FunctionBuilder(Body):
@@ -81,17 +82,17 @@ class ModuleBuilder:
     def __init__(self, name: str | None = None) -> None:
         self.name = name
         self._types: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
-        self._imports = encoder.ImportSection()
+        self._imports = sections.ImportSection()
         self._import_names: list[str] = []
         self._functions: list[FunctionBuilder] = []
         self._function_types: list[int] = []
-        self._imported = {encoder.MEMORY: 0, encoder.TABLE: 0, encoder.GLOBAL: 0}
-        self._tables = encoder.TableSection()
-        self._memories = encoder.MemorySection()
-        self._globals = encoder.GlobalSection()
-        self._exports = encoder.ExportSection()
-        self._elements = encoder.ElementSection()
-        self._data = encoder.DataSection()
+        self._imported = {sections.MEMORY: 0, sections.TABLE: 0, sections.GLOBAL: 0}
+        self._tables = sections.TableSection()
+        self._memories = sections.MemorySection()
+        self._globals = sections.GlobalSection()
+        self._exports = sections.ExportSection()
+        self._elements = sections.ElementSection()
+        self._data = sections.DataSection()
         self._start: int | None = None
         self._once: dict[Hashable, int] = {}
 
@@ -116,12 +117,12 @@ class ModuleBuilder:
     def import_memory(self, module: str, name: str, limits: Limits) -> int:
         """Import a memory and return its index."""
         self._imports.memory(module, name, limits)
-        return self._next_import(encoder.MEMORY, module, name, self._memories)
+        return self._next_import(sections.MEMORY, module, name, self._memories)
 
     def import_table(self, module: str, name: str, limits: Limits) -> int:
         """Import a table of functions and return its index."""
         self._imports.table(module, name, encoder.FUNCREF, limits)
-        return self._next_import(encoder.TABLE, module, name, self._tables)
+        return self._next_import(sections.TABLE, module, name, self._tables)
 
     def _next_import(self, kind: int, module: str, name: str, defined: Section) -> int:
         if len(defined):
@@ -132,17 +133,17 @@ class ModuleBuilder:
     def memory(self, limits: Limits) -> int:
         """Define a memory and return its index."""
         self._memories.memory(limits)
-        return self._imported[encoder.MEMORY] + len(self._memories) - 1
+        return self._imported[sections.MEMORY] + len(self._memories) - 1
 
     def table(self, limits: Limits) -> int:
         """Define a table of functions and return its index."""
         self._tables.table(limits)
-        return self._imported[encoder.TABLE] + len(self._tables) - 1
+        return self._imported[sections.TABLE] + len(self._tables) - 1
 
     def global_i32(self, initial: int, mutable: bool = True) -> int:
         """Define an i32 global and return its index."""
         self._globals.global_(encoder.I32, mutable, encoder.i32_expression(initial))
-        return self._imported[encoder.GLOBAL] + len(self._globals) - 1
+        return self._imported[sections.GLOBAL] + len(self._globals) - 1
 
     def function(
         self,
@@ -166,15 +167,15 @@ class ModuleBuilder:
 
     def export_function(self, name: str, index: int) -> None:
         """Export a function."""
-        self._exports.export(name, encoder.FUNCTION, index)
+        self._exports.export(name, sections.FUNCTION, index)
 
     def export_memory(self, name: str, index: int = 0) -> None:
         """Export a memory."""
-        self._exports.export(name, encoder.MEMORY, index)
+        self._exports.export(name, sections.MEMORY, index)
 
     def export_table(self, name: str, index: int = 0) -> None:
         """Export a table."""
-        self._exports.export(name, encoder.TABLE, index)
+        self._exports.export(name, sections.TABLE, index)
 
     def elements(self, offset: int, functions: Sequence[int]) -> None:
         """Fill table 0 from `offset` with functions."""
@@ -199,11 +200,11 @@ class ModuleBuilder:
         Raises:
             ValueError: a function has a block that is not closed.
         """
-        types = encoder.TypeSection()
+        types = sections.TypeSection()
         for parameters, results in self._types:
             types.function(parameters, results)
-        functions = encoder.FunctionSection()
-        code = encoder.CodeSection()
+        functions = sections.FunctionSection()
+        code = sections.CodeSection()
         for function, type_index in zip(self._functions, self._function_types, strict=True):
             if function.open_blocks:
                 raise ValueError(
@@ -211,7 +212,7 @@ class ModuleBuilder:
                 )
             functions.function(type_index)
             code.function(function.declared_types, function.code)
-        sections: list[Section] = [
+        ordered: list[Section] = [
             types,
             self._imports,
             functions,
@@ -220,19 +221,19 @@ class ModuleBuilder:
             self._globals,
             self._exports,
         ]
-        present = [section for section in sections if len(section)]
+        present = [section for section in ordered if len(section)]
         if self._start is not None:
-            present.append(encoder.StartSection(self._start))
+            present.append(sections.StartSection(self._start))
         if len(self._elements):
             present.append(self._elements)
         if len(self._data):
-            present.append(encoder.DataCountSection(len(self._data)))
+            present.append(sections.DataCountSection(len(self._data)))
         present += [section for section in (code, self._data) if len(section)]
         if debug_names:
             present.append(self._names())
-        return encoder.encode_module(present)
+        return sections.encode_module(present)
 
-    def _names(self) -> encoder.NameSection:
+    def _names(self) -> sections.NameSection:
         functions = [*enumerate(self._import_names)]
         functions += [(function.index, function.name) for function in self._functions]
         local_names = [
@@ -240,4 +241,4 @@ class ModuleBuilder:
             for function in self._functions
             if function.local_names
         ]
-        return encoder.NameSection(self.name, functions, local_names)
+        return sections.NameSection(self.name, functions, local_names)

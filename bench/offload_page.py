@@ -3,8 +3,8 @@
 usage: python -m bench.offload_page [--rounds N] [--output DIR]
 
 One operation (`relu`) runs on the gateway on a tensor of each size, driven by the JavaScript
-runtime on the page's main thread. Latency is the whole run less the gateway's kernels; throughput
-counts the bytes both ways over the same difference.
+runtime on the main thread of a page that does nothing else. Latency is the whole run less the
+gateway's kernels; throughput counts the bytes both ways over the same difference.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench.chromium_tab import Tab, chromium_tab
 from bench.offload import MODEL, SECONDS, SIZES, TRANSPORTS, Row, markdown
 from rlx_edge.compile import WasmTarget, compile_part, place_module
 from rlx_edge.compile.passes.split import Split
@@ -26,7 +27,6 @@ from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.program_text import dump_program
 from rlx_edge.ir.task_graph import dump_task_graph
 from rlx_edge.offload import GATEWAY, HOME
-from tests.browser.chromium import AppPage, chromium
 from tests.browser.gateway import require_site, running_gateway
 
 TOKEN = "token-of-the-bench"
@@ -87,12 +87,12 @@ def compiled(bulk_bytes: int) -> dict[str, Any]:
     }
 
 
-def measure(app: AppPage, transport: str, rounds: int) -> Iterator[Row]:
+def measure(tab: Tab, transport: str, rounds: int) -> Iterator[Row]:
     """One row a size."""
     part = compiled(TRANSPORTS[transport])
     for nbytes in SIZES:
         job = {"part": part, "token": TOKEN, "nbytes": nbytes, "rounds": rounds, "seconds": SECONDS}
-        found = app.page.evaluate(MEASURE, job)
+        found = tab.evaluate(MEASURE, job)
         beyond, kernels = sorted(found["beyond"]), sorted(found["kernels"])
         p50 = beyond[len(beyond) // 2]
         yield Row(
@@ -110,14 +110,9 @@ def measure_all(rounds: int) -> Sequence[Row]:
     """Both transports at every size."""
     require_site()
     arguments = ("--offload", "--token", TOKEN, "--models", "digits")
-    with running_gateway(*arguments) as url, chromium() as browser:
-        app = AppPage(browser, url)
-        app.context.set_default_timeout(0)
-        try:
-            app.goto()
-            return [row for name in TRANSPORTS for row in measure(app, name, rounds)]
-        finally:
-            app.close()
+    # An address without scripts of its own: nothing else runs in the page.
+    with running_gateway(*arguments) as url, chromium_tab(f"{url}healthz") as tab:
+        return [row for name in TRANSPORTS for row in measure(tab, name, rounds)]
 
 
 def main(arguments: list[str] | None = None) -> int:

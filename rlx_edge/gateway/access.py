@@ -30,6 +30,13 @@ class Access:
         if origin.partition("://")[2] != headers.get("host", "") or not origin.startswith("http"):
             raise failure("peer.origin", found=origin[:200])
 
+    def shared_with(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """What tells a browser that a page of the allow-list may read the answer."""
+        origin = headers.get("origin", "")
+        if origin not in self.origins:
+            return {"vary": "origin"} if self.origins else {}
+        return {"vary": "origin", "access-control-allow-origin": origin}
+
     def check_handshake(self, headers: Mapping[str, str]) -> None:
         """``PeerError`` ``peer.origin`` or ``peer.token`` unless this client may connect."""
         self.check_origin(headers)
@@ -72,6 +79,13 @@ def _offered_token(headers: Mapping[str, str]) -> str:
 
 def status_of(error: RlxError) -> int:
     """The HTTP status of a refusal."""
-    return {"peer.origin": 403, "peer.token": 401, "peer.clients": 503, "upload.limit": 413}.get(
-        error.code, 400
-    )
+    return _STATUS.get(error.code, 400)
+
+
+_STATUS = {
+    "peer.origin": 403,
+    "peer.token": 401,
+    "peer.silent": 408,
+    "peer.clients": 503,
+    "upload.limit": 413,
+}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rlx_edge.gateway.liveness import Liveness
 from rlx_edge.gateway.protocol import (
     VERSION,
     Frame,
@@ -25,6 +26,12 @@ from rlx_edge.ir.messages import failure
 
 MAX_TENSOR = 1 << 32
 CAPABILITIES = ("websocket", "http")
+SECOND = 1_000_000_000
+WELCOME_WITHIN = 10 * SECOND
+MISSED = 10
+"""How many heartbeats may be missed."""
+SILENT_IN_BODY = 60 * SECOND
+"""How long the gateway may say nothing while a body of HTTP is under way."""
 
 
 # ---- events ----------------------------------------------------------------------------------
@@ -134,6 +141,7 @@ class ClientSession:
         self._shards: dict[int, tuple[str, str]] = {}
         self._runs: dict[int, dict[int, Pieces]] = {}
         self._last_run = -1
+        self._liveness = Liveness(clock(), WELCOME_WITHIN, SILENT_IN_BODY)
         self._send(
             frame(Kind.HELLO, versions=[VERSION], client=client, capabilities=list(CAPABILITIES))
         )
@@ -221,10 +229,34 @@ class ClientSession:
             self._send(frame(Kind.BYE, reason="done"))
             self.state = "closed"
 
+    # ---- whether the gateway is there --------------------------------------------------------
+
+    def heard(self) -> None:
+        """The gateway gave or took a piece of a body."""
+        self._liveness.heard(self._clock())
+
+    def body_begins(self) -> None:
+        """A body of HTTP is under way, in either direction."""
+        self._liveness.body_begins(self._clock())
+
+    def body_ends(self) -> None:
+        """That body is through, or given up."""
+        self._liveness.body_ends(self._clock())
+
+    def tick(self, late: int = 0) -> None:
+        """Time has passed, ``late`` nanoseconds of it without this side doing anything.
+        ``PeerError`` ``peer.silent`` where nothing was heard for too long."""
+        self._liveness.excuse(late)
+        silent = self._liveness.silence(self._clock())
+        if silent is not None and self.state != "closed":
+            allowed = self._liveness.limit() / SECOND
+            raise failure("peer.silent", seconds=f"{silent / SECOND:.1f}", allowed=f"{allowed:g}")
+
     # ---- frames ------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> list[Event]:
         """The events of one message. ``PeerError`` where the gateway breaks the protocol."""
+        self._liveness.heard(self._clock())
         message = decode(data)
         handle = _HANDLERS.get(message.kind)
         first = (Kind.WELCOME, Kind.ERROR)
@@ -237,6 +269,7 @@ class ClientSession:
         if message.integer("version") != VERSION:
             raise failure("peer.version", found=message.integer("version"), allowed=VERSION)
         self.state = "open"
+        self._liveness.allowed = MISSED * message.integer("heartbeat_ms") * SECOND // 1000
         return Welcomed(
             message.text("session"),
             message.text("ticket"),

@@ -10,8 +10,8 @@ import http.client
 import queue
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import urlsplit
@@ -38,8 +38,11 @@ from rlx_edge.ir.messages import failure
 from rlx_edge.runtime.trace import Trace
 
 OPEN_SECONDS = 10.0
-ANSWER_SECONDS = 120.0
+BODY_SECONDS = 60.0
+"""How long the body of a tensor may stand still."""
+WATCH_SECONDS = 1.0
 PING_ROUNDS = 5
+CHUNK = 256 << 10
 
 Bytes = Callable[[str], bytes]
 E = TypeVar("E")
@@ -73,7 +76,7 @@ class GatewayConnection:
         self.clock_offset = 0
         """The gateway's clock minus ours, nanoseconds."""
         self.clock_uncertainty = 0
-        self.welcome = self._wait(Welcomed, OPEN_SECONDS)
+        self.welcome = self._wait(Welcomed)
         self._sync_clocks()
 
     def _connect(self, token: str) -> ClientConnection:
@@ -89,6 +92,7 @@ class GatewayConnection:
                     compression=None,
                     max_size=MAX_FRAME,
                     open_timeout=OPEN_SECONDS,
+                    ping_interval=None,  # the protocol has heartbeats of its own
                     proxy=None,
                 )
             )
@@ -132,7 +136,7 @@ class GatewayConnection:
             self._session.ask_shard(shard, device, ir, graph, model=model, values=values)
         self._flush()
         while True:
-            event = self._next(ANSWER_SECONDS)
+            event = self._next()
             if isinstance(event, Needed):
                 for digest in event.digests:
                     with self._lock:
@@ -162,9 +166,10 @@ class GatewayConnection:
                 self._session.send_tensor(run, edge, data)
         self._flush()
 
-    def next(self, timeout: float = ANSWER_SECONDS) -> Event:
-        """The next event of a run, with offered tensors already fetched. Refusals are raised."""
-        event = self._next(timeout)
+    def next(self) -> Event:
+        """The next event of a run, with offered tensors already fetched. Refusals are raised, and
+        ``PeerError`` ``peer.silent`` where the gateway is not heard of any more."""
+        event = self._next()
         if isinstance(event, Offered):
             return Arrived(event.run, event.edge, self._request("GET", event.id, None))
         return event
@@ -204,23 +209,28 @@ class GatewayConnection:
             with self._lock:
                 self._session.ping()
             self._flush()
-            read = self._wait(ClockRead, OPEN_SECONDS)
+            read = self._wait(ClockRead)
             if best is None or read.uncertainty < best.uncertainty:
                 best = read
         assert best is not None
         self.clock_offset, self.clock_uncertainty = best.offset, best.uncertainty
 
-    def _wait(self, kind: type[E], timeout: float) -> E:
+    def _wait(self, kind: type[E]) -> E:
         while True:
-            event = self._next(timeout)
+            event = self._next()
             if isinstance(event, kind):
                 return event
 
-    def _next(self, timeout: float) -> Event:
-        try:
-            event = self._events.get(timeout=timeout)
-        except queue.Empty:
-            raise failure("peer.silent", seconds=f"{timeout:g}", allowed=f"{timeout:g}") from None
+    def _next(self) -> Event:
+        event: Event | RlxError | None = None
+        while event is None:
+            before = Trace.now()
+            try:
+                event = self._events.get(timeout=WATCH_SECONDS)
+            except queue.Empty:
+                late = Trace.now() - before - round(2e9 * WATCH_SECONDS)
+                with self._lock:
+                    self._session.tick(max(0, late))
         if isinstance(event, RlxError):
             self._events.put(event)
             raise event
@@ -259,6 +269,26 @@ class GatewayConnection:
 
     # ---- HTTP --------------------------------------------------------------------------------
 
+    @contextmanager
+    def _body(self) -> Iterator[None]:
+        with self._lock:
+            self._session.body_begins()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._session.body_ends()
+
+    def _read_body(self, response: http.client.HTTPResponse) -> bytes:
+        data = bytearray()
+        while piece := response.read(CHUNK):
+            data += piece
+            with self._lock:
+                self._session.heard()
+        if response.length:
+            raise http.client.IncompleteRead(bytes(data[:0]), response.length)
+        return bytes(data)
+
     def _request(self, method: str, id: str, body: bytes | memoryview | None) -> bytes:
         headers = {"Authorization": f"Bearer {self.welcome.ticket}"}
         if body is not None:
@@ -268,12 +298,13 @@ class GatewayConnection:
                 secure = self._parts.scheme == "https"
                 make = http.client.HTTPSConnection if secure else http.client.HTTPConnection
                 assert self._parts.hostname is not None
-                self._http = make(self._parts.hostname, self._parts.port, timeout=ANSWER_SECONDS)
+                self._http = make(self._parts.hostname, self._parts.port, timeout=BODY_SECONDS)
             try:
                 path = f"{self._parts.path.rstrip('/')}/tensors/{id}"
-                self._http.request(method, path, body, headers)
-                response = self._http.getresponse()
-                data = response.read()
+                with self._body():
+                    self._http.request(method, path, body, headers)
+                    response = self._http.getresponse()
+                    data = self._read_body(response)
             except (OSError, http.client.HTTPException) as error:
                 self._http.close()
                 self._http = None

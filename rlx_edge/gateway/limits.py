@@ -28,8 +28,12 @@ class Limits:
     """Linear memory of one shard."""
     hello_seconds: float = 5.0
     heartbeat_seconds: float = 2.0
-    silence_seconds: float = 5.0
+    silence_seconds: float = 20.0
+    """How long a client may say nothing; a page that computes answers late."""
+    body_seconds: float = 60.0
+    """The same while the body of a tensor is under way, and how long that body may stand still."""
     compile_seconds: float = 30.0
+    """Of the processor, for one shard."""
     compile_bytes: int = 2 << 30
     """Address space of one compiler process."""
     compilers: int = 2

@@ -1,7 +1,7 @@
 """Offloading over sockets: carries out what sessions decide.
 
-One WebSocket a client at ``/offload``; large tensors at ``/tensors/ID`` with the ticket that the
-session was given. The adapter has no opinions: limits and refusals are in ``session.py``.
+One WebSocket a client at ``/offload``; large tensors go by HTTP (``tensors.py``). The adapter has
+no opinions: limits and refusals are in ``session.py``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from rlx_edge.gateway.access import Access, bearer, chosen_subprotocol, status_of
+from rlx_edge.gateway.access import Access, chosen_subprotocol
 from rlx_edge.gateway.compiling import Compiler
 from rlx_edge.gateway.engines.engine import Engine
 from rlx_edge.gateway.engines.in_process import InProcessEngine
@@ -43,6 +41,7 @@ from rlx_edge.gateway.session import (
     Stream,
     Transmit,
 )
+from rlx_edge.gateway.tensors import Tensors, refusal
 from rlx_edge.gateway.workers import Workers
 from rlx_edge.ir.core import Constant
 from rlx_edge.ir.errors import DeviceError, RlxError
@@ -52,10 +51,8 @@ from rlx_edge.ir.types import U8, tensor_type
 from rlx_edge.runtime.trace import Trace, TraceEvent
 
 TICK_SECONDS = 0.25
-CHUNK = 256 << 10
 CLOSE_SECONDS = 2.0
 """How long a client has to read its last frames."""
-NO_STORE = {"cache-control": "no-store"}
 
 log = logging.getLogger("rlx_edge.gateway")
 
@@ -80,8 +77,7 @@ class Offload:
         """For the gateway's application, in front of the site."""
         return [
             WebSocketRoute("/offload", self.socket),
-            Route("/tensors/{id}", self.put_tensor, methods=["PUT"]),
-            Route("/tensors/{id}", self.get_tensor, methods=["GET"]),
+            *Tensors(self).routes(),
         ]
 
     @contextlib.asynccontextmanager
@@ -134,7 +130,6 @@ class Offload:
             if len(self.connections) >= self.limits.clients:
                 raise failure("peer.clients", found="a further one", allowed=self.limits.clients)
         except RlxError as error:
-            log.info("refused", extra={"code": error.code, "reason": str(error)})
             await websocket.send_denial_response(refusal(error))
             return
         await websocket.accept(subprotocol=chosen_subprotocol(headers))
@@ -156,69 +151,9 @@ class Offload:
         finally:
             del self.connections[session.ticket]
 
-    # ---- tensors over HTTP -------------------------------------------------------------------
-
-    async def put_tensor(self, request: Request) -> Response:
-        """Take the bytes of a tensor that a frame will speak of."""
-        try:
-            connection = self._connection(request)
-            length = request.headers.get("content-length", "")
-            if not length.isdigit():
-                raise failure("frame.length", found="no length", allowed="Content-Length")
-            connection.session.expect_bytes(int(length))
-            data = bytearray()
-            async for chunk in request.stream():
-                data += chunk
-                connection.session.heard(time.monotonic())
-                if len(data) > int(length):
-                    break
-            if len(data) != int(length):
-                raise failure("frame.length", found=f"{len(data)} bytes", allowed=f"{length} bytes")
-            connection.apply(connection.session.stored(request.path_params["id"], bytes(data)))
-        except RlxError as error:
-            log.info("refused", extra={"code": error.code, "reason": str(error)})
-            return refusal(error)
-        return Response(status_code=204, headers=NO_STORE)
-
-    async def get_tensor(self, request: Request) -> Response:
-        """Give the bytes of a tensor once."""
-        try:
-            connection = self._connection(request)
-            data = connection.published.pop(request.path_params["id"], None)
-            if data is None:
-                raise failure("tensor.missing", found=request.path_params["id"][:80])
-        except RlxError as error:
-            log.info("refused", extra={"code": error.code, "reason": str(error)})
-            return refusal(error)
-
-        async def chunks() -> AsyncIterator[bytes]:
-            view = memoryview(data)
-            try:
-                for start in range(0, len(view), CHUNK):
-                    yield bytes(view[start : start + CHUNK])
-                    connection.session.heard(time.monotonic())
-            finally:
-                connection.session.fetched(len(data))
-
-        headers = {**NO_STORE, "content-length": str(len(data))}
-        return StreamingResponse(chunks(), media_type="application/octet-stream", headers=headers)
-
-    def _connection(self, request: Request) -> Connection:
-        self.access.check_origin(request.headers)
-        connection = self.connections.get(bearer(request.headers))
-        if connection is None:
-            raise failure("peer.token")
-        return connection
-
 
 def _post(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     loop.call_soon_threadsafe(call)
-
-
-def refusal(error: RlxError) -> Response:
-    """The error as JSON."""
-    body = {"code": error.code, "message": str(error)}
-    return JSONResponse(body, status_code=status_of(error), headers=NO_STORE)
 
 
 class Connection:

@@ -64,6 +64,7 @@ def serve(
                 ws="none" if offload is None else "websockets-sansio",
                 ws_max_size=MAX_FRAME,
                 ws_per_message_deflate=False,
+                ws_ping_interval=None,  # the protocol has heartbeats of its own
                 timeout_graceful_shutdown=GRACE_SECONDS,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
             )
@@ -107,10 +108,16 @@ def url_of(host: str, port: int) -> str:
     return f"http://{f'[{name}]' if ':' in name and not name.startswith('[') else name}:{port}/"
 
 
+_NO_NEWS = (
+    "ASGI callable returned without completing handshake.",
+    "ASGI callable returned without completing response.",
+)
+
+
 def _is_news(record: logging.LogRecord) -> bool:
-    """uvicorn complains of every handshake that is answered with a refusal, which is a line of its
-    own already."""
-    return record.getMessage() != "ASGI callable returned without completing handshake."
+    """uvicorn complains of every handshake that is answered with a refusal, and of every body that
+    is given up, which are lines of their own already."""
+    return record.getMessage() not in _NO_NEWS
 
 
 def log_to_stderr() -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rlx_edge.gateway.limits import Limits
+from rlx_edge.gateway.liveness import Liveness
 from rlx_edge.gateway.protocol import (
     MAX_FRAME,
     VERSION,
@@ -217,7 +218,8 @@ class ServerSession:
         self._devices = devices
         self._models = models
         self._limits = limits
-        self._since = self._heard = self._pinged = now
+        self._since = self._pinged = now
+        self._liveness = Liveness(now, limits.silence_seconds, limits.body_seconds)
         self._clock = clock
         self._shards: dict[int, _Shard] = {}
         self._runs: dict[int, _Run] = {}
@@ -225,7 +227,7 @@ class ServerSession:
         self._uploads: dict[str, Pieces] = {}
         self._blobs: dict[str, bytes] = {}
         self._stored: dict[str, bytes] = {}
-        self._published = 0
+        self._published = self._receiving = 0
         self._effects: list[Effect] = []
 
     # ---- what comes from outside -------------------------------------------------------------
@@ -234,7 +236,7 @@ class ServerSession:
         """A binary message of the client."""
         if self.state == "closed":
             return []
-        self._heard = now
+        self._liveness.heard(now)
         try:
             message = decode(data)
         except RlxError as error:
@@ -247,8 +249,9 @@ class ServerSession:
         if self.state == "new" and now - self._since > self._limits.hello_seconds:
             return self._fatal(self._silent(now - self._since, self._limits.hello_seconds))
         if self.state == "open":
-            if now - self._heard > self._limits.silence_seconds:
-                return self._fatal(self._silent(now - self._heard, self._limits.silence_seconds))
+            silent = self._liveness.silence(now)
+            if silent is not None:
+                return self._fatal(self._silent(silent, self._liveness.limit()))
             if now - self._pinged >= self._limits.heartbeat_seconds:
                 self._pinged = now
                 self._send(frame(Kind.PING, sent=self._clock()))
@@ -256,11 +259,23 @@ class ServerSession:
 
     def heard(self, now: float) -> None:
         """The client took or gave some bytes of a tensor: it is there, though it says nothing."""
-        self._heard = max(self._heard, now)
+        self._liveness.heard(now)
+
+    def body_begins(self, now: float, nbytes: int = 0) -> None:
+        """A body of HTTP is under way; ``nbytes`` of room are kept for one that comes in.
+        ``LimitError`` ``upload.limit`` where they are not accepted."""
+        self._expect(nbytes)
+        self._receiving += nbytes
+        self._liveness.body_begins(now)
+
+    def body_ends(self, now: float, nbytes: int = 0) -> None:
+        """That body is through, or given up."""
+        self._receiving -= nbytes
+        self._liveness.body_ends(now)
 
     def excuse(self, seconds: float) -> None:
         """The gateway itself was late by this much: what the client said meanwhile may wait."""
-        self._heard += seconds
+        self._liveness.excuse(seconds)
         self._since += seconds
 
     def gone(self, reason: str, code: int = 1000) -> list[Effect]:
@@ -292,17 +307,9 @@ class ServerSession:
             raise failure("peer.state", found="a tensor", allowed="hello first")
         if not TENSOR_ID.fullmatch(id) or id in self._stored:
             raise failure("peer.id", what="tensor id", found=id[:80])
-        self.expect_bytes(len(data))
+        self._expect(len(data))
         self._stored[id] = data
         return self._take()
-
-    def expect_bytes(self, nbytes: int) -> None:
-        """``LimitError`` ``upload.limit`` where that many more bytes are not accepted."""
-        if nbytes > self._limits.tensor_bytes:
-            raise failure(
-                "upload.limit", found=f"{nbytes} bytes", allowed=self._limits.tensor_bytes
-            )
-        self._account(nbytes)
 
     def fetched(self, nbytes: int) -> None:
         """A published or streamed tensor has been taken, or given up."""
@@ -648,8 +655,16 @@ class ServerSession:
     def _uploaded(self) -> int:
         return sum(map(len, self._blobs.values())) + sum(p.total for p in self._uploads.values())
 
+    def _expect(self, nbytes: int) -> None:
+        """``LimitError`` ``upload.limit`` where a tensor of that many bytes is not accepted."""
+        if nbytes > self._limits.tensor_bytes:
+            raise failure(
+                "upload.limit", found=f"{nbytes} bytes", allowed=self._limits.tensor_bytes
+            )
+        self._account(nbytes)
+
     def _account(self, nbytes: int) -> None:
-        waiting = sum(map(len, self._stored.values())) + self._published
+        waiting = sum(map(len, self._stored.values())) + self._published + self._receiving
         waiting += sum(p.total for run in self._runs.values() for p in run.incoming.values())
         if waiting + nbytes > self._limits.stored_bytes:
             raise failure(

@@ -29,23 +29,32 @@ START_SECONDS = 60
 
 
 class LiveGateway:
-    """Lines that it logged, its address, its memory."""
+    """Lines that it logged, its address, its memory. It logs into a file, which never makes it
+    wait as a pipe would that nobody reads."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+    def __init__(self, process: subprocess.Popen[str], url: str, log: Path) -> None:
         self.process = process
         self.url = url
         self.port = int(url.rstrip("/").rpartition(":")[2])
-        self.lines: list[dict[str, Any]] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._log = log
+        self._lines: list[dict[str, Any]] = []
+        self._read = 0
+        self._lock = threading.Lock()
 
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            try:
-                self.lines.append(json.loads(line))
-            except ValueError:
-                self.lines.append({"event": "unstructured", "text": line})
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has logged so far."""
+        with self._lock, self._log.open("rb") as file:
+            file.seek(self._read)
+            whole, newline, _ = file.read().rpartition(b"\n")
+            self._read += len(whole + newline)
+            for line in whole.splitlines():
+                try:
+                    self._lines.append(json.loads(line))
+                except ValueError:
+                    text = line.decode("utf-8", "replace")
+                    self._lines.append({"event": "unstructured", "level": "error", "text": text})
+            return self._lines
 
     def refused(self) -> list[str]:
         """Codes of all refusals so far, in order."""
@@ -77,9 +86,7 @@ class LiveGateway:
     def stop(self) -> int:
         """SIGTERM, and how the process ended."""
         self.process.terminate()
-        code = self.process.wait(30)
-        self._reader.join(10)
-        return code
+        return self.process.wait(30)
 
 
 @contextmanager
@@ -92,28 +99,29 @@ def live_gateway(
 ) -> Iterator[LiveGateway]:
     """A gateway with these limits, models and devices until the block ends."""
     words = [str(port), json.dumps(limits), json.dumps(workers), *map(str, models)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.gateway.live", *words],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        if not url:
-            _, noise = process.communicate(timeout=10)
-            raise AssertionError(f"the gateway did not start: {noise}")
-        yield LiveGateway(process, url)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        (Path(folder) / "log").open("w", encoding="utf-8") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.gateway.live", *words],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        ) as process,
+    ):
+        log = Path(errors.name)
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            if not url:
+                process.wait(10)
+                raise AssertionError(f"the gateway did not start: {log.read_text('utf-8')}")
+            yield LiveGateway(process, url, log)
+        finally:
+            if process.poll() is None:
+                process.kill()
 
 
 def main(words: list[str]) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ from rlx_edge.ir.parser import parse_module
 from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.program import Program
 from rlx_edge.ir.task_graph import TaskGraph
+from tests.conftest import Golden
 
 DEVICE = "cpu:0@gateway"
 WEIGHT = np.arange(4, dtype=np.float32).tobytes()
@@ -285,28 +287,50 @@ def test_frames_of_a_gateway_are_not_for_it() -> None:
     assert pair.refusals() == ["peer.state"]
 
 
+LIMITS = Limits(silence_seconds=5.0, body_seconds=12.0)
+
+
 def test_silence() -> None:
-    pair = Pair()
+    pair = Pair(LIMITS)
     pair.carry(pair.server.tick(4.9))
     assert pair.server.state == "new"
     pair.carry(pair.server.tick(5.1))
     assert pair.refusals() == ["peer.silent"] and pair.hung_up
-    pair = opened()
+    pair = opened(LIMITS)
     pair.carry(pair.server.tick(2.1))
     (ping,) = [decode(data) for data in pair.client.take()]
     assert ping.kind is Kind.PONG
     pair.carry(pair.server.received(encode(ping), 2.2))
     pair.carry(pair.server.tick(7.1))
     assert pair.server.state == "open"
-    pair.server.heard(7.2)  # bytes over HTTP
-    pair.carry(pair.server.tick(12.1))
-    assert pair.server.state == "open"
-    pair.carry(pair.server.tick(12.3))
+    pair.carry(pair.server.tick(7.3))
     assert pair.refusals() == ["peer.silent"] and pair.hung_up
 
 
+def test_a_body_under_way_is_a_sign_of_life() -> None:
+    pair = opened(LIMITS)
+    pair.server.body_begins(1.0, 100)
+    pair.carry(pair.server.tick(12.9))
+    assert pair.server.state == "open"
+    pair.server.heard(12.9)
+    pair.carry(pair.server.tick(24.8))
+    assert pair.server.state == "open"
+    pair.server.body_ends(24.8, 100)
+    pair.carry(pair.server.tick(29.7))
+    assert pair.server.state == "open"
+    pair.carry(pair.server.tick(29.9))
+    assert pair.refusals() == ["peer.silent"] and pair.hung_up
+
+
+def test_a_body_that_stands_still_is_no_sign_of_life() -> None:
+    pair = opened(LIMITS)
+    pair.server.body_begins(1.0)
+    pair.carry(pair.server.tick(13.1))
+    assert pair.refusals() == ["peer.silent"]
+
+
 def test_nobody_is_blamed_for_a_late_gateway_or_a_long_transfer() -> None:
-    pair = opened()
+    pair = opened(LIMITS)
     pair.server.heard(4.0)
     pair.server.heard(1.0)
     pair.carry(pair.server.tick(8.9))
@@ -316,6 +340,100 @@ def test_nobody_is_blamed_for_a_late_gateway_or_a_long_transfer() -> None:
     assert pair.server.state == "open"
     pair.carry(pair.server.tick(12.1))
     assert pair.refusals() == ["peer.silent"]
+
+
+WELCOME = {
+    "version": 1,
+    "session": "client-1",
+    "ticket": "t",
+    "devices": [DEVICE],
+    "models": [],
+    "limits": {},
+    "heartbeat_ms": 2000,
+}
+SILENCES: dict[str, list[tuple[float, str, dict[str, Any]]]] = {
+    "no welcome": [(9.9, "tick", {}), (10.3, "tick", {})],
+    "ten heartbeats missed": [
+        (1, "frame", {"kind": "WELCOME", "control": WELCOME}),
+        (20.9, "tick", {}),
+        (21.3, "tick", {}),
+    ],
+    "any frame counts": [
+        (1, "frame", {"kind": "WELCOME", "control": WELCOME}),
+        (20, "frame", {"kind": "PING", "control": {"sent": 1}}),
+        (39.9, "tick", {}),
+        (40.3, "tick", {}),
+    ],
+    "a body under way": [
+        (1, "frame", {"kind": "WELCOME", "control": WELCOME}),
+        (2, "body_begins", {}),
+        (61.9, "tick", {}),
+        (62.3, "tick", {}),
+    ],
+    "pieces of a body": [
+        (1, "frame", {"kind": "WELCOME", "control": WELCOME}),
+        (2, "body_begins", {}),
+        (60, "heard", {}),
+        (119.9, "tick", {}),
+        (120.3, "tick", {}),
+    ],
+    "two bodies, one through": [
+        (1, "frame", {"kind": "WELCOME", "control": WELCOME}),
+        (2, "body_begins", {}),
+        (3, "body_begins", {}),
+        (4, "body_ends", {}),
+        (63.9, "tick", {}),
+        (64.3, "tick", {}),
+    ],
+    "after a body": [
+        (1, "frame", {"kind": "WELCOME", "control": WELCOME}),
+        (2, "body_begins", {}),
+        (50, "body_ends", {}),
+        (69.9, "tick", {}),
+        (70.3, "tick", {}),
+    ],
+    "this side was late": [
+        (1, "frame", {"kind": "WELCOME", "control": WELCOME}),
+        (100, "tick", {"late": 85 * 10**9}),
+        (105.9, "tick", {}),
+        (106.3, "tick", {}),
+    ],
+    "slow heartbeats": [
+        (1, "frame", {"kind": "WELCOME", "control": {**WELCOME, "heartbeat_ms": 5250}}),
+        (53.4, "tick", {}),
+        (53.8, "tick", {}),
+    ],
+    "after the end": [
+        (1, "frame", {"kind": "WELCOME", "control": WELCOME}),
+        (2, "frame", {"kind": "BYE", "control": {"reason": "stopping"}}),
+        (1000, "tick", {}),
+    ],
+}
+
+
+def test_golden_silence(golden: Golden) -> None:
+    """The client's machine in either language calls the same silence too long."""
+    scenarios = list[dict[str, Any]]()
+    for name, steps in SILENCES.items():
+        clock, told = Clock(), list[dict[str, Any]]()
+        session = ClientSession("test", clock)
+        for at, act, words in steps:
+            clock.now = round(at * 1e9)
+            answer: dict[str, Any] = {"result": None}
+            try:
+                if act == "frame":
+                    session.received(encode(frame(Kind[words["kind"]], **words["control"])))
+                else:
+                    getattr(session, act)(**words)
+            except RlxError as error:
+                answer = {"error": error.code, "message": str(error)}
+            told.append({"at": clock.now, "do": act, **words, "answer": answer})
+        scenarios.append({"name": name, "steps": told})
+    ends = [row["steps"][-1]["answer"].get("error") for row in scenarios]
+    assert ends == [*["peer.silent"] * (len(ends) - 1), None]
+    middles = [step["answer"] for row in scenarios for step in row["steps"][:-1]]
+    assert all("error" not in answer for answer in middles)
+    golden.check("protocol/silence.json", json.dumps(scenarios, indent=1) + "\n")
 
 
 def test_a_slow_reader_is_left() -> None:
@@ -422,6 +540,12 @@ def test_tensors_under_way_are_bounded(cut: Module) -> None:
     with pytest.raises(RlxError) as error:
         pair.server.stored("b", bytes(400))
     assert error.value.code == "upload.limit"
+    pair.server.body_begins(0.0, 200)
+    with pytest.raises(RlxError) as error:
+        pair.server.body_begins(0.0, 200)
+    assert error.value.code == "upload.limit", "bodies that are under way count"
+    pair.server.body_ends(0.0, 200)
+    pair.server.body_begins(0.0, 300)
     pair.say(Kind.TENSOR, b"x", run=0, edge=0, offset=0, total=1 << 40)
     assert pair.refusals() == ["upload.limit"]
 

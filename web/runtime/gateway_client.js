@@ -60,9 +60,6 @@ const CLOCK_READINGS = 16;
 const WAITING = 1 << 20;
 const PAUSE = 2;
 const WATCH = 1000;
-const OPEN_MILLISECONDS = 10_000;
-/** How many heartbeats may be missed. */
-const MISSED = 4;
 
 /** The peer; see the module. */
 export class GatewayClient {
@@ -195,8 +192,9 @@ class Connection {
   #clocks = [];
   /** @type {RlxError | null} */
   #lost = null;
-  #heard = performance.now();
   #watched = performance.now();
+  /** Aborts what is asked over HTTP when the connection has ended. */
+  #ended = new AbortController();
   /** @type {Welcomed | null} */
   #welcome = null;
   /** @type {any} */
@@ -334,7 +332,7 @@ class Connection {
       return;
     }
     const id = `t${number}-${edge}`;
-    await this.#fetch(id, { method: "PUT", body: bytes });
+    await this.#body(() => this.#fetch(id, { method: "PUT", body: bytes }));
     if (this.#lost) throw this.#lost;
     // Of a run that has ended meanwhile the gateway drops what it stored.
     this.#session.sendTensorAt(number, edge, id, bytes.length);
@@ -345,11 +343,11 @@ class Connection {
    * @param {Run} run
    * @param {number} edge
    * @param {string} id
+   * @param {number} nbytes
    */
-  async #takeTensor(run, edge, id) {
+  async #takeTensor(run, edge, id, nbytes) {
     try {
-      const response = await this.#fetch(id, { method: "GET" });
-      run.mailbox.arrive(edge, new Uint8Array(await response.arrayBuffer()));
+      run.mailbox.arrive(edge, await this.#body(() => this.#fetchBytes(id, nbytes)));
     } catch (error) {
       run.mailbox.fail(asPeerError(error));
     }
@@ -369,6 +367,47 @@ class Connection {
   }
 
   /**
+   * A body of HTTP under way is a sign of life, as are its pieces.
+   *
+   * @template T
+   * @param {() => Promise<T>} work
+   */
+  async #body(work) {
+    this.#session.bodyBegins();
+    try {
+      return await work();
+    } finally {
+      this.#session.bodyEnds();
+    }
+  }
+
+  /**
+   * @param {string} id
+   * @param {number} nbytes
+   * @returns {Promise<Bytes>}
+   */
+  async #fetchBytes(id, nbytes) {
+    const { body } = await this.#fetch(id, { method: "GET" });
+    const reader = /** @type {ReadableStream<Uint8Array>} */ (body).getReader();
+    const bytes = new Uint8Array(nbytes);
+    let done = 0;
+    try {
+      for (;;) {
+        const { value } = await reader.read();
+        if (value) this.#session.heard();
+        else if (done === nbytes) return bytes;
+        if (!value || done + value.length > nbytes) {
+          throw failure("peer.lost", { reason: `a tensor of ${nbytes} bytes ended after ${done}` });
+        }
+        bytes.set(value, done);
+        done += value.length;
+      }
+    } finally {
+      reader.cancel().catch(() => {}); // of what is left, if anything
+    }
+  }
+
+  /**
    * @param {string} id
    * @param {RequestInit} request
    */
@@ -378,7 +417,8 @@ class Connection {
     address.hash = address.search = "";
     let response;
     try {
-      response = await fetch(address, { ...request, headers, cache: "no-store" });
+      const { signal } = this.#ended;
+      response = await fetch(address, { ...request, headers, signal, cache: "no-store" });
     } catch (error) {
       throw asPeerError(error);
     }
@@ -462,7 +502,6 @@ class Connection {
 
   /** @param {ArrayBuffer} data */
   #receive(data) {
-    this.#heard = performance.now();
     try {
       for (const event of this.#session.received(new Uint8Array(data))) this.#handle(event);
       this.#flush();
@@ -496,7 +535,7 @@ class Connection {
         break;
       case "offered": {
         const run = this.#runs.get(event.run);
-        if (run) this.#takeTensor(run, event.edge, event.id);
+        if (run) this.#takeTensor(run, event.edge, event.id, event.nbytes);
         else this.#dropTensor(event.id);
         break;
       }
@@ -573,16 +612,16 @@ class Connection {
 
   // ---- the end --------------------------------------------------------------------------------
 
-  /** Silence, measured only where this thread itself was not held up. */
+  /** Silence; time in which this thread itself was held up counts against nobody. */
   #watch() {
     const now = performance.now();
-    const delay = now - this.#watched - WATCH;
+    const late = Math.max(0, now - this.#watched - 2 * WATCH);
     this.#watched = now;
-    const silent = now - this.#heard;
-    const allowed = this.#welcome ? MISSED * this.#welcome.heartbeatMs : OPEN_MILLISECONDS;
-    if (delay > WATCH || silent <= allowed) return;
-    const seconds = (silent / 1000).toFixed(1);
-    this.#end(failure("peer.silent", { seconds, allowed: allowed / 1000 }));
+    try {
+      this.#session.tick(late * 1e6);
+    } catch (error) {
+      this.#end(asPeerError(error));
+    }
   }
 
   /**
@@ -602,7 +641,7 @@ class Connection {
     );
     const why = answers
       ? "the gateway is there but refuses: no offloading, a wrong token, a foreign origin, or too many clients"
-      : "no gateway answers";
+      : "no gateway answers, or it does not know this page's origin";
     this.#end(failure("peer.lost", { reason: why }));
   }
 
@@ -610,6 +649,7 @@ class Connection {
   #end(error) {
     if (this.#lost) return;
     this.#lost = error;
+    this.#ended.abort(error);
     clearInterval(this.#timer);
     this.#opened.reject(error);
     for (const shard of this.#shards.values()) {

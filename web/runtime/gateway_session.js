@@ -28,10 +28,17 @@
  */
 
 import { failure, toldError } from "./errors.js";
+import { Liveness } from "./liveness.js";
 import { decode, encode, frame, pieceRanges, Pieces, VERSION } from "./protocol.js";
 
 const MAX_TENSOR = 2 ** 32;
 const CAPABILITIES = ["websocket", "http"];
+const SECOND = 1e9;
+const WELCOME_WITHIN = 10 * SECOND;
+/** How many heartbeats may be missed. */
+const MISSED = 10;
+/** How long the gateway may say nothing while a body of HTTP is under way. */
+const SILENT_IN_BODY = 60 * SECOND;
 
 /** One connection's state; `clock` gives nanoseconds of the clock that traces count in. */
 export class GatewaySession {
@@ -43,6 +50,7 @@ export class GatewaySession {
   #runs = new Map();
   #lastRun = -1;
   #clock;
+  #liveness;
 
   /**
    * @param {string} client
@@ -50,6 +58,7 @@ export class GatewaySession {
    */
   constructor(client, clock) {
     this.#clock = clock;
+    this.#liveness = new Liveness(clock(), WELCOME_WITHIN, SILENT_IN_BODY);
     /** @type {"new" | "open" | "closed"} */
     this.state = "new";
     this.#send("HELLO", { versions: [VERSION], client, capabilities: CAPABILITIES });
@@ -169,6 +178,37 @@ export class GatewaySession {
     this.state = "closed";
   }
 
+  // ---- whether the gateway is there -----------------------------------------------------------
+
+  /** The gateway gave or took a piece of a body. */
+  heard() {
+    this.#liveness.heard(this.#clock());
+  }
+
+  /** A body of HTTP is under way, in either direction. */
+  bodyBegins() {
+    this.#liveness.bodyBegins(this.#clock());
+  }
+
+  /** That body is through, or given up. */
+  bodyEnds() {
+    this.#liveness.bodyEnds(this.#clock());
+  }
+
+  /**
+   * Time has passed, `late` nanoseconds of it without this side doing anything. `PeerError`
+   * `peer.silent` where nothing was heard for too long.
+   *
+   * @param {number} [late]
+   */
+  tick(late = 0) {
+    this.#liveness.excuse(late);
+    const silent = this.#liveness.silence(this.#clock());
+    if (silent === null || this.state === "closed") return;
+    const seconds = (silent / SECOND).toFixed(1);
+    throw failure("peer.silent", { seconds, allowed: this.#liveness.limit() / SECOND });
+  }
+
   // ---- frames ---------------------------------------------------------------------------------
 
   /**
@@ -178,6 +218,7 @@ export class GatewaySession {
    * @returns {GatewayEvent[]}
    */
   received(bytes) {
+    this.#liveness.heard(this.#clock());
     const message = decode(bytes);
     const { kind, control } = message;
     const isFirst = kind === "WELCOME" || kind === "ERROR";
@@ -193,6 +234,7 @@ export class GatewaySession {
   welcome({ version, session, ticket, devices, models, limits, heartbeat_ms: heartbeatMs }) {
     if (version !== VERSION) throw failure("peer.version", { found: version, allowed: VERSION });
     this.state = "open";
+    this.#liveness.allowed = (MISSED * heartbeatMs * SECOND) / 1000;
     const kind = /** @type {const} */ ("welcomed");
     return { kind, session, ticket, devices, models, limits, heartbeatMs };
   }

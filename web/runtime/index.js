@@ -13,6 +13,7 @@ import "./files.js";
 import "./gateway_session.js";
 import "./integers.js";
 import "./links.js";
+import "./liveness.js";
 import "./messages.js";
 import "./plan.js";
 import "./program.js";

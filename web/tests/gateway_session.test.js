@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { GatewaySession } from "../runtime/gateway_session.js";
 import { decode, encode, frame } from "../runtime/protocol.js";
+import { answer, readJson } from "./golden.js";
 
 const IR = `sha256:${"1".repeat(64)}`;
 const GRAPH = `sha256:${"2".repeat(64)}`;
@@ -18,11 +19,13 @@ const WELCOME = {
   heartbeat_ms: 2000,
 };
 
-/** @param {number[]} [times] what the clock shows, one after the other */
+/** @param {number[]} [times] what the clock shows once it is open, one reading after the other */
 function opened(times = []) {
-  const session = new GatewaySession("test", () => times.shift() ?? 0);
+  let isOpen = false;
+  const session = new GatewaySession("test", () => (isOpen && times.shift()) || 0);
   session.take();
   const events = session.received(encode(frame("WELCOME", WELCOME)));
+  isOpen = true;
   return { session, events };
 }
 
@@ -109,7 +112,7 @@ test("errors have the class that their code has here", () => {
 });
 
 test("clocks: the offset lies in the middle of the trip", () => {
-  const { session } = opened([1000, 1600]);
+  const { session } = opened([1000, 1600, 1600]);
   session.ping();
   assert.deepEqual(said(session)[0].control, { sent: 1000 });
   const [read] = told(session, "PONG", { sent: 1000, received: 51_200, replied: 51_300 });
@@ -117,7 +120,7 @@ test("clocks: the offset lies in the middle of the trip", () => {
 });
 
 test("a heartbeat is answered with our clock", () => {
-  const { session } = opened([7, 8]);
+  const { session } = opened([7, 7, 8]);
   assert.deepEqual(told(session, "PING", { sent: 5 }), []);
   const [{ kind, control }] = said(session);
   assert.deepEqual([kind, control], ["PONG", { sent: 5, received: 7, replied: 8 }]);
@@ -128,4 +131,26 @@ test("what only clients say is refused", () => {
   assert.throws(() => told(session, "RELEASE", { shard: 0 }), { code: "peer.state" });
   assert.deepEqual(told(session, "BYE", { reason: "stopping" }), [{ kind: "ended", reason: "stopping" }]);
   assert.equal(session.state, "closed");
+});
+
+test("who is silent for too long, as Python says", () => {
+  const scenarios = readJson("protocol/silence.json");
+  assert.ok(scenarios.length >= 8);
+  for (const { name, steps } of scenarios) {
+    let now = 0;
+    const session = new GatewaySession("test", () => now);
+    /** @type {Record<string, (step: any) => void>} */
+    const acts = {
+      frame: ({ kind, control }) => session.received(encode(frame(kind, control))),
+      heard: () => session.heard(),
+      body_begins: () => session.bodyBegins(),
+      body_ends: () => session.bodyEnds(),
+      tick: ({ late }) => session.tick(late),
+    };
+    for (const [number, step] of steps.entries()) {
+      now = step.at;
+      const found = answer(() => (acts[step.do](step), null));
+      assert.deepEqual(found, step.answer, `${name}, step ${number}`);
+    }
+  }
 });

@@ -191,7 +191,7 @@ def test_large_tensors_go_over_http(cut: Module) -> None:
     pair.client.send_tensor_at(run, 0, "a-1", len(large))
     pair.exchange()
     assert pair.refusals() == ["tensor.missing"], "an id is good once"
-    assert pair.work[-1] == Stop(run)
+    assert pair.pop(Stop) == Stop(run)
 
 
 def test_weights_that_the_gateway_has_are_not_asked_for(cut: Module) -> None:
@@ -443,7 +443,7 @@ def test_a_slow_reader_is_left() -> None:
     assert pair.hung_up == [HangUp(1009, "peer.slow")]
 
 
-SHARD = {
+SHARD: dict[str, Any] = {
     "shard": 0,
     "device": DEVICE,
     "ir": bytes_digest(b"ir"),

@@ -58,7 +58,7 @@ check: $(STAMP) ## format, lint, types, import rules, changelog, reference pages
 	$(BIN)/mypy
 	$(BIN)/python -m tests.architecture
 	$(BIN)/python scripts/check_changelog.py
-	$(BIN)/python scripts/build_docs.py --check
+	$(BIN)/python -m scripts.build_docs --check
 	$(BIN)/python scripts/build_messages.py --check
 	@if [ -x node_modules/.bin/tsc ]; then npm run --silent check; \
 		else echo "types of JavaScript: not checked, make setup installs the compiler"; fi
@@ -71,7 +71,7 @@ bench: setup ## measure layers and models against peers, into build/bench
 	$(BIN)/python -m bench.offload
 
 docs: $(STAMP) ## write the reference pages that follow from the code
-	$(BIN)/python scripts/build_docs.py
+	$(BIN)/python -m scripts.build_docs
 	$(BIN)/python scripts/build_messages.py
 
 accept-offload: web ## run the acceptance list of offloading, a figure a line

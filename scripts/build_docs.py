@@ -1,6 +1,6 @@
 """Writes the reference pages that follow from the code, or says which of them are stale.
 
-usage: python scripts/build_docs.py [--check]
+usage: python -m scripts.build_docs [--check]
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from rlx_edge.ir.attributes import EPILOGUE, PLACEMENT, AttributeDef
 from rlx_edge.ir.onnx.convert import support_table
 from rlx_edge.ir.opdef import Decomposition, Expression, OpDef, OperandDef
 from rlx_edge.ir.ops import OPS
+from tests import scalar_behaviour
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "Written by `make docs` from the code; do not edit.\n"
 
 
 def pages() -> dict[str, str]:
-    return {"onnx.md": onnx_page(), "operators.md": operators_page()}
+    return {
+        "onnx.md": onnx_page(),
+        "operators.md": operators_page(),
+        "scalars.md": scalar_behaviour.page_text(),
+    }
 
 
 def onnx_page() -> str:

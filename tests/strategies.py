@@ -14,8 +14,6 @@ from rlx_edge.ir.digest import bytes_digest
 from rlx_edge.ir.dims import Dim, as_dim, dim_max, dim_min, symbol
 from rlx_edge.ir.expression import (
     INDEX,
-    SCALAR_OPS,
-    SHIFTS,
     Expr,
     acc,
     binary,
@@ -30,6 +28,7 @@ from rlx_edge.ir.expression import (
 )
 from rlx_edge.ir.expression_parser import Operand
 from rlx_edge.ir.onnx.bytes import MemorySource
+from rlx_edge.ir.scalar_ops import SCALAR_OPS, SHIFTS
 from rlx_edge.ir.types import (
     BOOL,
     DTYPES,

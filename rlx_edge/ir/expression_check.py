@@ -6,15 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import (
-    INDEX,
-    SCALAR_OPS,
-    Expr,
-    bitcast,
-    index_dim,
-    walk,
-)
+from rlx_edge.ir.expression import INDEX, Expr, bitcast, index_dim, walk
 from rlx_edge.ir.expression_text import OUTPUT_INDEX, literal_dtype_ok
+from rlx_edge.ir.scalar_ops import SCALAR_OPS
 from rlx_edge.ir.types import BOOL, DType, TensorType
 
 MAX_NODES = 20_000

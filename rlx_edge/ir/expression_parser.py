@@ -12,7 +12,6 @@ from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import (
     INDEX,
     REDUCE_KINDS,
-    SCALAR_OPS,
     Expr,
     acc,
     binary,
@@ -36,6 +35,7 @@ from rlx_edge.ir.expression_text import (
     symbol_text,
 )
 from rlx_edge.ir.expression_tokens import Place, Token, fail, own_place, slot_of, tokenize
+from rlx_edge.ir.scalar_ops import SCALAR_OPS
 from rlx_edge.ir.spelling import near_name
 from rlx_edge.ir.types import BOOL, DTYPES, DType, TensorType
 

@@ -13,18 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import (
-    SCALAR_OPS,
-    Expr,
-    binary,
-    bitcast,
-    cast,
-    const,
-    rewrite,
-    select,
-    unary,
-)
+from rlx_edge.ir.expression import Expr, binary, bitcast, cast, const, rewrite, select, unary
 from rlx_edge.ir.inverse_functions import INVERSE_FUNCTIONS
+from rlx_edge.ir.scalar_ops import SCALAR_OPS
 from rlx_edge.ir.types import F32, I32
 
 INFINITY = float("inf")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import INDEX, SHIFTS, Expr, acc, binary, const, index
+from rlx_edge.ir.expression import INDEX, Expr, acc, binary, const, index
+from rlx_edge.ir.scalar_ops import SHIFTS
 from rlx_edge.ir.types import I8, I32, I64, U32, DType
 
 

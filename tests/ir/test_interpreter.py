@@ -18,7 +18,6 @@ from rlx_edge.ir.dims import as_dim, symbol
 from rlx_edge.ir.errors import GuardError, InputError, LimitError, RlxError
 from rlx_edge.ir.evaluator import BLOCK, FEW, evaluate
 from rlx_edge.ir.expression import (
-    SCALAR_OPS,
     Expr,
     acc,
     binary,
@@ -34,6 +33,7 @@ from rlx_edge.ir.expression import (
 )
 from rlx_edge.ir.interpreter import concrete_shape, evaluate_op, interpret
 from rlx_edge.ir.ops import OPS, definition_expression
+from rlx_edge.ir.scalar_ops import SCALAR_OPS
 from rlx_edge.ir.tensor import Tensor, from_values
 from rlx_edge.ir.types import (
     BF16,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import SCALAR_OPS, Expr, binary, load, select, unary, walk
+from rlx_edge.ir.expression import Expr, binary, load, select, unary, walk
 from rlx_edge.ir.scalar_functions import FUNCTIONS, expand
+from rlx_edge.ir.scalar_ops import SCALAR_OPS
 from rlx_edge.ir.types import F32, F64, I32, U8
 from tests.numpy_expressions import evaluate
 

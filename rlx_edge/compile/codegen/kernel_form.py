@@ -13,7 +13,6 @@ from math import prod
 from rlx_edge.ir.dims import Dim, as_dim, symbol
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import (
-    SCALAR_OPS,
     Expr,
     binary,
     const,
@@ -26,6 +25,7 @@ from rlx_edge.ir.expression import (
 from rlx_edge.ir.kernel import BAKED_EXTENT, Kernel, Loop, LoopKernel, TemplateKernel
 from rlx_edge.ir.scalar_arithmetic import limits
 from rlx_edge.ir.scalar_functions import expand
+from rlx_edge.ir.scalar_ops import SCALAR_OPS
 from rlx_edge.ir.types import DType
 
 PARTIALS = 4

@@ -14,7 +14,6 @@ from rlx_edge.ir.dims import as_dim, symbol
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import (
     INDEX,
-    SCALAR_OPS,
     Expr,
     binary,
     bitcast,
@@ -26,6 +25,7 @@ from rlx_edge.ir.expression import (
     unary,
 )
 from rlx_edge.ir.kernel import Loop, LoopKernel, generalize
+from rlx_edge.ir.scalar_ops import SCALAR_OPS
 from rlx_edge.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U32, DType
 from tests.kernel_oracle import NUMPY, evaluate_kernel, same_bits
 from tests.kernel_strategies import ALL_TYPES

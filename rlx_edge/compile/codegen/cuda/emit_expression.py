@@ -23,8 +23,9 @@ from rlx_edge.compile.codegen.cuda.writer import Block, Names
 from rlx_edge.compile.codegen.kernel_form import primitive
 from rlx_edge.ir.dims import Atom, Dim
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import SCALAR_OPS, Expr, index_dim, load, rewrite, walk
+from rlx_edge.ir.expression import Expr, index_dim, load, rewrite, walk
 from rlx_edge.ir.scalar_functions import FUNCTIONS
+from rlx_edge.ir.scalar_ops import SCALAR_OPS
 from rlx_edge.ir.types import BOOL, F32
 
 Reduce = Callable[["Emission", Expr, "Scope"], str]

@@ -25,7 +25,8 @@ from rlx_edge.compile.codegen.wasm.vector_table import (
     vector_cast,
 )
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import SHIFTS, Expr, walk
+from rlx_edge.ir.expression import Expr, walk
+from rlx_edge.ir.scalar_ops import SHIFTS
 
 Push = Callable[[], None]
 EmitEpilogue = Callable[[FunctionBuilder, int, Sequence[Push]], None]

@@ -55,7 +55,8 @@ from rlx_edge.compile.codegen.wasm.vector_table import (
 )
 from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import INDEX, SHIFTS, Expr, index_dim, walk
+from rlx_edge.ir.expression import INDEX, Expr, index_dim, walk
+from rlx_edge.ir.scalar_ops import SHIFTS
 from rlx_edge.ir.types import BOOL, F32
 
 MOST_DEPTH = 64

@@ -45,6 +45,7 @@ from rlx_edge.runtime.trace import Trace, TraceEvent
 from rlx_edge.session_arguments import (
     Cache,
     chosen_cache,
+    chosen_precision,
     given_program,
     hint_values,
     only_device,
@@ -66,7 +67,9 @@ class InferenceSession:
     ``providers`` names one device (``wasm:0`` by default). ``value_hint`` gives integer inputs
     that the model branches on, so that the first variant is compiled here and not by the first
     run. ``program`` is a compiled program for the model: nothing is compiled then, and one that
-    was made from another IR is a ``DigestError`` with both digests. ``style`` chooses the engine
+    was made from another IR is a ``DigestError`` with both digests. ``precision`` is what matrix
+    products and convolutions may do (``fixed``, the default: the same bits on every device;
+    ``relaxed``, ``tf32``, ``fp16`` where the device offers them). ``style`` chooses the engine
     family the kernels are tuned for. ``cache`` is the folder of compiled machine code (``True``:
     the usual one, ``False``: none). ``plans`` bounds the remembered shapes. ``enable_profiling``
     times every launch. ``progress`` is told the name of each step.
@@ -81,6 +84,7 @@ class InferenceSession:
         *,
         value_hint: Mapping[str, int | Sequence[int]] | None = None,
         program: Program | None = None,
+        precision: str = "fixed",
         style: str = "cranelift",
         cache: Cache = True,
         plans: int = PLANS,
@@ -97,6 +101,7 @@ class InferenceSession:
         self._source: ModelSource = open_source(model, inspect)
         self._output_names = [arg.name for arg in self._source.outputs()]
         self._cache = chosen_cache(cache)
+        self._precision = chosen_precision(precision)
         self._plans = plan_limit(plans)
         self._profiling = enable_profiling
         self._trace = Trace(str(self._device))
@@ -253,7 +258,11 @@ class InferenceSession:
         module = self._source.module(values, shapes)
         start = Trace.now()
         compiled = compile_module(
-            module, self._target, device=str(self._device), progress=self._tell
+            module,
+            self._target,
+            device=str(self._device),
+            precision=self._precision,
+            progress=self._tell,
         )
         self.compile_count += 1
         self._trace.record("compile", "compile", start, name=module.name)
@@ -263,7 +272,9 @@ class InferenceSession:
         """The program with the module it was made from; ``DigestError`` if that is another."""
         module = self._source.module({}, {})
         check_source(program, module)
-        placed = place_module(module, device=str(self._device), progress=self._tell)
+        placed = place_module(
+            module, device=str(self._device), precision=self._precision, progress=self._tell
+        )
         check_digests(program, placed)
         return CompiledModule(placed, program)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from rlx_edge.devices import resolve_device
+from rlx_edge.ir.attributes import PRECISIONS
 from rlx_edge.ir.devices import Device
 from rlx_edge.ir.errors import DeviceError, InputError
 from rlx_edge.ir.messages import failure
@@ -46,6 +47,13 @@ def chosen_cache(cache: object) -> bool | Path:
     if isinstance(cache, (str, os.PathLike)):
         return Path(cache)
     raise _argument("cache", cache, "a folder, True or False")
+
+
+def chosen_precision(precision: object) -> str:
+    """``InputError`` ``session.argument`` unless there is such a precision."""
+    if isinstance(precision, str) and precision in PRECISIONS:
+        return precision
+    raise _argument("precision", precision, f"one of {', '.join(PRECISIONS)}")
 
 
 def plan_limit(plans: object) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 
 from rlx_edge.compile.backends import Code
 from rlx_edge.compile.codegen.cuda.emit import emit_source
+from rlx_edge.compile.codegen.cuda.mma_text import FUNCTIONS as MATRIX_FUNCTIONS
 from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
 from rlx_edge.compile.workgroups import groups
 from rlx_edge.ir.kernel import LoopKernel, generalize
@@ -77,6 +78,52 @@ static void trampoline()
   _longjmp(home.at, 1);
 }
 
+// Matrix units: a warp's threads lay their fragments open, each computes its own sums.
+struct __align__(16) uint4 { unsigned x, y, z, w; };
+struct __align__(8) uint2 { unsigned x, y; };
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static unsigned as_tf32(float x) { return (bits<unsigned>(x) + 0x1000u) & ~0x1fffu; }
+static unsigned as_halves(float low, float high)
+{
+  _Float16 pair[2] = {(_Float16)low, (_Float16)high};
+  unsigned y;
+  memcpy(&y, pair, 4);
+  return y;
+}
+static float part_of(unsigned word, int at, bool halves)
+{
+  if (!halves) return bits<float>(word);
+  _Float16 pair[2];
+  memcpy(pair, &word, 4);
+  return (float)pair[at];
+}
+static unsigned a_open[1024][4], b_open[1024][2];
+static void multiply(float* d, const unsigned* a, const unsigned* b, bool halves)
+{
+  const unsigned me = threadIdx.x, warp = me / 32 * 32, group = me % 32 / 4, member = me % 4;
+  memcpy(a_open[me], a, sizeof a_open[me]);
+  memcpy(b_open[me], b, sizeof b_open[me]);
+  __syncthreads();
+  for (int c = 0; c < 4; ++c)
+    for (int word = 0; word < 8; ++word)
+      for (int at = 0; at < (halves ? 2 : 1); ++at) {
+        const unsigned left = a_open[warp + group * 4 + word % 4][word / 4 * 2 + c / 2];
+        const unsigned column = member * 2 + c % 2;
+        const unsigned right = b_open[warp + column * 4 + word % 4][word / 4];
+        d[c] += part_of(left, at, halves) * part_of(right, at, halves);
+      }
+  __syncthreads();
+}
+static void multiply_tf32(float* d, const unsigned* a, const unsigned* b)
+{
+  multiply(d, a, b, false);
+}
+static void multiply_fp16(float* d, const unsigned* a, const unsigned* b)
+{
+  multiply(d, a, b, true);
+}
+
 static void run_group(unsigned threads, bool together)
 {
   if (!together) {
@@ -134,6 +181,7 @@ def code_of(program: Program) -> Code:
 def namespaced(code: Code, number: int) -> str:
     """The source in a namespace of its own, so that several can be one file."""
     text = code.data.decode("utf-8").replace('extern "C" __global__', "__global__")
+    text = text.replace(MATRIX_FUNCTIONS, "")
     return f"namespace p{number} {{\n{text}}}\n"
 
 
@@ -169,6 +217,8 @@ def _dispatcher(code: Code, number: int, text: str) -> str:
         "  switch (kernel) {",
     ]
     for position, entry in enumerate(code.entries):
+        if entry.library:
+            continue
         match = re.search(rf"\b{entry.name}\(.*?\n}}\n", text, re.DOTALL)
         assert match is not None
         together = "true" if "__syncthreads" in match[0] else "false"
@@ -181,11 +231,18 @@ def _dispatcher(code: Code, number: int, text: str) -> str:
 
 
 class HostCudaUnit:
-    """``ExecutionUnit`` over a program of a ``HostModule``; memory around the arena is watched."""
+    """``ExecutionUnit`` over a program of a ``HostModule``; memory around the arena is watched.
+
+    ``way`` is taken of every choice that has it, else the first one.
+    """
 
     FENCE = 4096
 
-    def __init__(self, module: HostModule, number: int, grid: int | None = None) -> None:
+    def __init__(
+        self, module: HostModule, number: int, grid: int | None = None, way: int = 0
+    ) -> None:
+        self._way = way
+        self._skipped: set[int] = set()
         self.device = "cuda:0"
         self.address_space = ADDRESS_UNIT << 32
         self._launch = module.launcher(number)
@@ -200,6 +257,9 @@ class HostCudaUnit:
 
     def load(self, program: Program) -> None:
         self._program = program
+        for choice in program.choices:
+            taken = choice.way(self._way if self._way < choice.ways else 0)
+            self._skipped |= set(range(choice.starts[0], choice.starts[-1])) - set(taken)
 
     def grow(self, nbytes: int) -> None:
         if nbytes <= self.size:
@@ -222,7 +282,13 @@ class HostCudaUnit:
         plan = program.plan
         words = self._memory[plan.block_address :].view(np.int32)[: len(plan.words)]
         arena = self._memory.ctypes.data
-        for record in records(words, plan.block_address, program.entries, begin, end):
+        found = records(words, plan.block_address, program.entries, begin, end)
+        for launch, record in enumerate(found, begin):
+            if launch in self._skipped:
+                continue
+            if program.entries[record.kernel].library:
+                self._library(record.words)
+                continue
             count = record.groups if self._grid is None else min(record.groups, self._grid)
             if count > 0:
                 data = np.ascontiguousarray(record.words)
@@ -230,6 +296,15 @@ class HostCudaUnit:
         first = self._memory.ctypes.data - self._block.ctypes.data
         fences = (self._block[:first], self._block[first + self.size :])
         assert all((fence == 0xA5).all() for fence in fences), "a kernel wrote outside the arena"
+
+    def _library(self, words: Array) -> None:
+        """The product of numpy, f32."""
+        places, (slices, m, n, k, a_slice, b_slice) = words[:3].astype(int), words[-6:].astype(int)
+        out, a, b = (self._memory[ADDRESS_UNIT * place :].view("f4") for place in places)
+        for slice in range(slices):
+            left = a[slice * a_slice :][: m * k].reshape(m, k)
+            right = b[slice * b_slice :][: k * n].reshape(k, n)
+            out[slice * m * n :][: m * n] = (left @ right).reshape(-1)
 
     def synchronize(self) -> None:
         """Launches have ended when they return."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rlx_edge.compile.targets.vulkan import QUIRKS
+from rlx_edge.ir.attributes import FIXED, PRECISIONS
 from rlx_edge.ir.errors import InputError
 
 INPUT_HELP = (
@@ -31,6 +32,17 @@ def add_vulkan_driver(parser: argparse.ArgumentParser) -> None:
         choices=tuple(QUIRKS),
         metavar="NAME",
         help=f"Vulkan code with the quirks of this driver ({', '.join(QUIRKS)})",
+    )
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """The option that lets contractions round operands or reorder sums."""
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=FIXED,
+        help="what matrix products and convolutions may do; fixed, the default, gives the same "
+        "bits on every device",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from rlx_edge.cli.arguments import add_model_run, add_vulkan_driver
+from rlx_edge.cli.arguments import add_model_run, add_precision, add_vulkan_driver
 from rlx_edge.cli.interpreted import run_interpreted
 from rlx_edge.cli.loading import read_program
 from rlx_edge.cli.run import run_session
@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
         help="a compiled program (`rlx plan -o P`); refused if it was made from another IR",
     )
     add_vulkan_driver(parser)
+    add_precision(parser)
     add_model_run(parser)
 
 

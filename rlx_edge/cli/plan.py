@@ -10,6 +10,7 @@ from typing import Any
 
 from rlx_edge.cli.arguments import (
     add_import,
+    add_precision,
     add_vulkan_driver,
     parse_shapes,
     parse_values,
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
     )
     parser.add_argument("--device", default="wasm:0", metavar="NAME", help="wasm:0 by default")
     add_vulkan_driver(parser)
+    add_precision(parser)
     parser.add_argument("--style", choices=STYLES, default="cranelift", help="kernels tuned for")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_import(parser)
@@ -55,7 +57,9 @@ def execute(options: argparse.Namespace) -> int:
     try:
         module = graph_of(options.model, values, shapes)
         target = provider_of(device).make_target(device, style_of(options, options.style))
-        compiled = compile_module(module, target, device=str(device), progress=steps)
+        compiled = compile_module(
+            module, target, device=str(device), precision=options.precision, progress=steps
+        )
     finally:
         steps.clear()
     program = compiled.program

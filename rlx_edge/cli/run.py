@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rlx_edge.cli.arguments import add_model_run, add_vulkan_driver, style_of
+from rlx_edge.cli.arguments import add_model_run, add_precision, add_vulkan_driver, style_of
 from rlx_edge.cli.execution import Timing, output_file, report, timed_runs
 from rlx_edge.cli.gateway import add_gateway, open_offload, read_gateway, side_counts
 from rlx_edge.cli.inputs import complete, read_specs
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
     )
     add_gateway(parser)
     add_vulkan_driver(parser)
+    add_precision(parser)
     add_model_run(parser)
 
 
@@ -50,7 +51,12 @@ def run_session(options: argparse.Namespace, model: ModelLike, program: Program 
     return _run(
         options,
         lambda steps: InferenceSession(
-            model, providers=[options.device], program=program, style=style, progress=steps
+            model,
+            providers=[options.device],
+            program=program,
+            precision=options.precision,
+            style=style,
+            progress=steps,
         ),
     )
 

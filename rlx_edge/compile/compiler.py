@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 
 from rlx_edge.compile.backends import backend_of
 from rlx_edge.compile.lower import lower
-from rlx_edge.compile.pipeline import NATIVE_PIPELINE, run_passes
+from rlx_edge.compile.passes.place import check_precision, is_contraction
+from rlx_edge.compile.pipeline import native_pipeline, run_passes
 from rlx_edge.compile.program_builder import BufferPlace, link
 from rlx_edge.compile.schedule import schedule
 from rlx_edge.compile.shard import shard
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.compile.targets.wasm import WasmTarget
+from rlx_edge.ir.attributes import FIXED
 from rlx_edge.ir.core import Function, Module
 from rlx_edge.ir.digest import module_digest
+from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.program import EdgePort, LaunchInfo, Port, Program
 
 Progress = Callable[[str], None]
@@ -36,17 +39,20 @@ def compile_module(
     target: Target | None = None,
     *,
     device: str = "wasm:0",
+    precision: str = FIXED,
     hints: Mapping[str, int] | None = None,
     progress: Progress | None = None,
 ) -> CompiledModule:
     """Compile graph IR for one device: all sizes stay symbolic, one program serves every shape.
+
+    ``precision`` is what contractions may do (``ir.attributes.PRECISIONS``).
 
     ``hints`` are representative sizes by symbol; they order the memory plan, nothing else.
     ``progress`` is told each step's name. Raises ``RlxError`` where the module cannot be placed
     or lowered.
     """
     tell = progress or _silent
-    placed = place_module(module, device=device, progress=tell)
+    placed = place_module(module, device=device, precision=precision, progress=tell)
     return _compile(placed, target, hints, tell, module_digest(module))
 
 
@@ -63,12 +69,28 @@ def compile_placed_module(
 
 
 def place_module(
-    module: Module, *, device: str = "wasm:0", progress: Progress | None = None
+    module: Module,
+    *,
+    device: str = "wasm:0",
+    precision: str = FIXED,
+    progress: Progress | None = None,
 ) -> Module:
-    """Graph IR through every graph pass; a module that is placed already is returned as it is."""
-    if is_placed(module.function):
-        return module
-    return run_passes(module, NATIVE_PIPELINE.format(device=device), progress=progress)
+    """Graph IR through every graph pass; a module that is placed already is returned as it is.
+
+    ``RlxError`` ``precision.placed`` where that one states another precision than the one asked.
+    """
+    check_precision(precision)
+    if not is_placed(module.function):
+        return run_passes(module, native_pipeline(device, precision), progress=progress)
+    stated = [op.attrs.get("precision", FIXED) for op in module.function.ops if is_contraction(op)]
+    if precision != FIXED and any(item != precision for item in stated):
+        raise RlxError(
+            "precision.placed",
+            "the module is placed and states its precision itself",
+            found=sorted({str(item) for item in stated}),
+            allowed=precision,
+        )
+    return module
 
 
 def compile_placed(
@@ -164,6 +186,7 @@ def _compile(
         guards=tuple(function.guards),
         resident=linked.resident,
         entries=code.entries,
+        choices=linked.choices,
         transfers=tuple(
             EdgePort(item.edge, item.is_send, item.name, item.type) for item in lowered.transfers
         ),

@@ -38,6 +38,8 @@ class Launch:
     """Expected nanoseconds (``cost.py``)."""
     groups: Dim | None = None
     """Workgroups, the word after the kernel's index, for targets that have them."""
+    choice: tuple[int, int] | None = None
+    """Which choice this is part of, and of which of its ways."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Lowered:
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     transfers: list[LoweredTransfer] = field(default_factory=list)
+    choices: int = 0
+    """How many operations have several ways to their result."""
 
     def add_buffer(self, buffer: Buffer) -> int:
         self.buffers.append(buffer)

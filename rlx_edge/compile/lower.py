@@ -22,7 +22,7 @@ from rlx_edge.compile.launches import (
 )
 from rlx_edge.compile.loops import LoweredNest, border_kernels, fill_kernels, lower_expression
 from rlx_edge.compile.physical import NO_BORDER, Physical, same_bytes
-from rlx_edge.compile.select import Claim, Pack, claim
+from rlx_edge.compile.select import Claim, Pack, check_precision, claim
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.ir.core import Function, Module, Op, Value
 from rlx_edge.ir.dims import ZERO, Dim, as_dim, ceildiv
@@ -179,6 +179,7 @@ class Lowering:
     def lower_compute(self, op: Op) -> None:
         phase = PREPARE if op.attrs.get("phase") == "compile" else EXECUTE
         physical = _physical(op)
+        check_precision(op, self.target, self.backend.offers)
         found = claim(
             op,
             physical,
@@ -241,10 +242,23 @@ class Lowering:
         if found.scratch is not None:
             buffers.append(self.scratch(f"{op.result.name}.scratch", found.scratch))
         time = template_time(found.flops, self.target.rates)
-        for kernel, groups in ((found.kernel, found.groups), *found.others):
-            if groups is not ZERO:
+        number = self.lowered.choices
+        self.lowered.choices += bool(found.alternatives)
+        plain = ((found.kernel, found.groups), *found.others)
+        for way, parts in enumerate((plain, *found.alternatives)):
+            choice = (number, way) if found.alternatives else None
+            for kernel, groups in parts:
+                if groups is ZERO:
+                    continue
                 launch = Launch(
-                    kernel, tuple(buffers), found.arguments, op.name, op.result.name, time, groups
+                    kernel,
+                    tuple(buffers),
+                    found.arguments,
+                    op.name,
+                    op.result.name,
+                    time if way == 0 else ZERO,
+                    groups,
+                    choice,
                 )
                 self.launch(launch, stored.phase)
 

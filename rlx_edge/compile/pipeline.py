@@ -40,6 +40,13 @@ NATIVE_PIPELINE = (
 """From imported graph IR to placed IR on one device; ``format(device=…)`` completes it."""
 
 
+def native_pipeline(device: str, precision: str = "fixed") -> str:
+    """``NATIVE_PIPELINE`` for a device, whose contractions may do what ``precision`` allows."""
+    if precision == "fixed":
+        return NATIVE_PIPELINE.format(device=device)
+    return NATIVE_PIPELINE.format(device=f"{device},precision={precision}")
+
+
 class Pass(Protocol):
     """A valid module in, a new valid module out; nothing of the argument is changed."""
 

@@ -7,6 +7,7 @@ lives only during a run.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,11 +21,12 @@ from rlx_edge.ir.commands import Command, Run
 from rlx_edge.ir.core import Function, Guard
 from rlx_edge.ir.dims import Dim, as_dim
 from rlx_edge.ir.errors import LimitError
-from rlx_edge.ir.kernel import Kernel
+from rlx_edge.ir.expression_text import expression_text
+from rlx_edge.ir.kernel import Kernel, TemplateKernel
 from rlx_edge.ir.ops import root_name
 from rlx_edge.ir.ops.premises import premises
 from rlx_edge.ir.plan import PlanGuard, PlanProgram
-from rlx_edge.ir.program import LaunchInfo, Upload
+from rlx_edge.ir.program import Choice, LaunchInfo, Upload
 
 BLOCK_ADDRESS = 1024
 """The bytes below hold nothing, so that a stray address 0 never aliases data."""
@@ -63,6 +65,7 @@ class Linked:
     launches: tuple[LaunchInfo, ...]
     resident: int
     buffers: tuple[BufferPlace, ...]
+    choices: tuple[Choice, ...]
 
 
 def link(
@@ -145,6 +148,7 @@ def link(
             )
             for number, (buffer, span) in enumerate(zip(lowered.buffers, spans, strict=True))
         ),
+        _choices(launches),
     )
 
 
@@ -197,6 +201,38 @@ def _number_kernels(launches: Sequence[Launch]) -> tuple[list[Kernel], list[int]
     numbers: dict[Kernel, int] = {}
     return_numbers = [numbers.setdefault(launch.kernel, len(numbers)) for launch in launches]
     return list(numbers), return_numbers
+
+
+def _choices(launches: Sequence[Launch]) -> tuple[Choice, ...]:
+    """Where each way of every choice starts, and where the last one ends."""
+    starts: dict[int, dict[int, int]] = {}
+    kernels: dict[int, list[str]] = {}
+    ends: dict[int, int] = {}
+    for position, launch in enumerate(launches):
+        if launch.choice is not None and isinstance(launch.kernel, TemplateKernel):
+            number, way = launch.choice
+            starts.setdefault(number, {}).setdefault(way, position)
+            kernels.setdefault(number, []).append(_kernel_text(launch.kernel))
+            ends[number] = position + 1
+    return tuple(
+        Choice(
+            (*ways.values(), ends[number]),
+            _digest(kernels[number]),
+            len(launches[ends[number] - 1].arguments),
+        )
+        for number, ways in starts.items()
+    )
+
+
+def _kernel_text(kernel: TemplateKernel) -> str:
+    """What tells a kernel from others, as text."""
+    epilogue = "" if kernel.epilogue is None else expression_text(kernel.epilogue)
+    options = " ".join(f"{name}={value}" for name, value in kernel.config)
+    return f"{kernel.template} {options} {' '.join(kernel.extras)} {epilogue}"
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 def _block_layout(launches: Sequence[Launch]) -> tuple[list[int], int]:
@@ -360,13 +396,18 @@ def _uploads(
     return tuple(uploads)
 
 
+def _same_choice(a: Launch, b: Launch) -> bool:
+    return a.choice is not None and b.choice is not None and a.choice[0] == b.choice[0]
+
+
 def _segments(launches: Sequence[Launch], begin: int, env: Mapping[str, int]) -> tuple[Run, ...]:
     """One ``Run`` for each stretch of launches that fits a segment at the representative sizes."""
     commands: list[Run] = []
     start, spent = begin, 0
     for number, launch in enumerate(launches, begin):
         time = max(0, launch.time.evaluate(env))
-        if number > start and spent + time > SEGMENT_NANOSECONDS:
+        follows = number > start and _same_choice(launches[number - begin - 1], launch)
+        if number > start and not follows and spent + time > SEGMENT_NANOSECONDS:
             commands.append(Run(start, number))
             start, spent = number, 0
         spent += time

@@ -25,8 +25,10 @@ from rlx_edge.compile.epilogue_access import (
 )
 from rlx_edge.compile.physical import Physical
 from rlx_edge.compile.targets.target import Target
+from rlx_edge.ir.attributes import FIXED
 from rlx_edge.ir.core import Op, Value
 from rlx_edge.ir.dims import ONE, Dim, DimLike
+from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import Expr, acc, const, load, replace_acc, replace_loads
 from rlx_edge.ir.kernel import LoopKernel, TemplateKernel
 from rlx_edge.ir.ops import epilogue_slots, root_name
@@ -67,13 +69,19 @@ class ClaimOperand:
     pack: Pack | None = None
 
 
+Part: TypeAlias = tuple[TemplateKernel, Dim]
+"""A kernel and its workgroups."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A template kernel, its buffers after the output, its scratch bytes and argument dims.
 
     ``groups`` is the number of workgroups, for targets that have them. ``others`` are further
     kernels with the same buffers and arguments, for other sizes: the plan gives all but one of them
-    no workgroups.
+    no workgroups. ``alternatives`` are other ways to the result, kernels with the same buffers and
+    arguments run one after another; the unit measures which is fastest. There are none where the
+    bits are defined.
     """
 
     kernel: TemplateKernel
@@ -82,7 +90,8 @@ class Claim:
     arguments: tuple[Dim, ...]
     flops: Dim
     groups: Dim | None = None
-    others: tuple[tuple[TemplateKernel, Dim], ...] = ()
+    others: tuple[Part, ...] = ()
+    alternatives: tuple[tuple[Part, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +103,42 @@ class Epilogue:
     operands: tuple[int, ...]
 
 
+def only_fixed(target: Target) -> Sequence[str]:
+    """The precisions of targets that keep the contract and know nothing else."""
+    del target
+    return (FIXED,)
+
+
 MakeClaim: TypeAlias = Callable[[Op, Physical, Sequence[Physical], Epilogue, Any], Claim | None]
 """``make(op, result, operands, epilogue, target)``: the claim, if the requirements hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """A target's templates by root operator, and which epilogues they can take."""
+    """A target's templates by root operator, which epilogues they can take, and which precisions a
+    target offers."""
 
     claims: Mapping[str, MakeClaim]
     takes_epilogue: Callable[[Expr], bool]
+    precisions: Callable[[Any], Sequence[str]] = only_fixed
+
+
+def check_precision(op: Op, target: Target, offers: Offers) -> None:
+    """``RlxError`` ``precision.device`` where the target does not offer the op's precision."""
+    offered = offers.precisions(target)
+    if precision_of(op) not in offered:
+        raise RlxError(
+            "precision.device",
+            f"{target.name} does not offer this precision",
+            found=precision_of(op),
+            allowed=list(offered),
+            where=str(op),
+        )
+
+
+def precision_of(op: Op) -> str:
+    """What the op may do to its numbers."""
+    return str(op.attrs.get("precision", FIXED))
 
 
 def claim(

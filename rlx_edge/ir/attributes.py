@@ -53,6 +53,15 @@ class AttributeDef:
     optional: bool = False
 
 
+FIXED = "fixed"
+RELAXED = "relaxed"
+TF32 = "tf32"
+FP16 = "fp16"
+PRECISIONS = (FIXED, RELAXED, TF32, FP16)
+"""What a contraction may do to its numbers: nothing that the numerics contract does not say (also
+where no ``precision`` is stated); sums in any order and fused multiply-add; operands rounded to 10
+bits of fraction besides; operands rounded to f16 besides. Sums are f32 in all of them."""
+
 PLACEMENT: tuple[AttributeDef, ...] = (
     AttributeDef("phase", "string", ("compile", "dispatch", "execute", "sync"), optional=True),
     AttributeDef("target_device_set", "strings", optional=True),
@@ -64,6 +73,7 @@ PLACEMENT: tuple[AttributeDef, ...] = (
     ),
     AttributeDef("memory_layout", "string", ("NCHW", "NHWC", "NCHW4c"), optional=True),
     AttributeDef("border", "ints", optional=True),
+    AttributeDef("precision", "string", PRECISIONS, optional=True),
     AttributeDef(
         "sync_mode", "string", ("blocking", "event", "async_barrier", "none"), optional=True
     ),

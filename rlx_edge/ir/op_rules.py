@@ -267,6 +267,14 @@ def _placement_problems(op: Op) -> Iterator[Report]:
     names = op.attrs.get("target_device_set")
     if isinstance(names, tuple) and all(isinstance(name, str) for name in names):
         yield from _device_problems([str(name) for name in names])
+    if "precision" in op.attrs and "contraction" not in lookup(op.name).traits:
+        yield Report(
+            "op.placement",
+            "only contractions have a precision",
+            op.name,
+            [name for name, item in OPS.items() if "contraction" in item.traits],
+            "attribute precision",
+        )
     border = op.attrs.get("border")
     if isinstance(border, tuple) and not (
         len(border) == 4 and all(isinstance(side, int) and side >= 0 for side in border)

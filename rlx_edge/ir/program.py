@@ -59,11 +59,35 @@ class LaunchInfo:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A kernel of code that the host launches: its name there, ``threads`` a workgroup, ``words``
-    of its record after kernel index and workgroup count."""
+    of its record after kernel index and workgroup count. ``library`` names a routine of the host's
+    instead, and what it may do: ``cublas:tf32``."""
 
     name: str
     threads: int
     words: int
+    library: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Launches of which a unit runs one way: way i is ``starts[i]`` … ``starts[i + 1] - 1``.
+
+    All ways fill the same buffers from the same buffers. Way 0 is kernels of the code alone.
+    ``key`` is the same where ways are the same but for sizes, which are the last ``sizes`` words
+    of each record: what is measured once serves again.
+    """
+
+    starts: tuple[int, ...]
+    key: str
+    sizes: int
+
+    def way(self, number: int) -> range:
+        """The launches of one way."""
+        return range(self.starts[number], self.starts[number + 1])
+
+    @property
+    def ways(self) -> int:
+        return len(self.starts) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,5 +121,7 @@ class Program:
     """The role whose part of the IR this is; ``""`` where it is all of it."""
     graph_digest: str = ""
     """Of the task graph that a part belongs to."""
+    choices: tuple[Choice, ...] = ()
+    """Launches between which the unit decides; none where all values are defined to the bit."""
     transfers: tuple[EdgePort, ...] = ()
     """What a part exchanges with others, in the order of the IR."""

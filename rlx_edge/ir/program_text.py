@@ -22,7 +22,7 @@ from rlx_edge.ir.dims import parse_dim
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.messages import failure
 from rlx_edge.ir.plan import OPCODES, RELATIONS, PlanGuard, PlanProgram
-from rlx_edge.ir.program import EdgePort, Entry, LaunchInfo, Port, Program, Upload
+from rlx_edge.ir.program import Choice, EdgePort, Entry, LaunchInfo, Port, Program, Upload
 from rlx_edge.ir.token_reader import parse_type
 
 HEADER = "rlx.program"
@@ -67,7 +67,11 @@ def _digest(body: Json) -> str:
 
 def _body(program: Program) -> Json:
     plan = program.plan
-    entries = [[item.name, item.threads, item.words] for item in program.entries]
+    entries = [
+        [item.name, item.threads, item.words, *([item.library] if item.library else [])]
+        for item in program.entries
+    ]
+    choices = [[item.key, item.sizes, *item.starts] for item in program.choices]
     return {
         "ir_digest": program.ir_digest,
         "source_digest": program.source_digest,
@@ -85,6 +89,7 @@ def _body(program: Program) -> Json:
         "execute": [_command(item) for item in program.execute],
         "launches": [[item.op, item.value, item.kernel, item.phase] for item in program.launches],
         **({"entries": entries} if entries else {}),
+        **({"choices": choices} if choices else {}),
         **({"part": _part(program)} if program.device else {}),
         "plan": {
             "symbols": list(plan.symbols),
@@ -204,6 +209,7 @@ class _ProgramReader:
             guards=self.items(get("guards"), "guards", self.guard),
             resident=self.size(get("resident"), "resident"),
             entries=self.items(body.get("entries", []), "entries", self.entry),
+            choices=self.items(body.get("choices", []), "choices", self.alternatives),
             device=part[0],
             graph_digest=part[1],
             transfers=part[2],
@@ -253,6 +259,8 @@ class _ProgramReader:
         if program.entries:
             for launch in program.launches:
                 self.below(launch.kernel, "a launch's kernel", len(program.entries))
+        for choice in program.choices:
+            self.below(choice.starts[-1] - 1, "a choice's launch", len(program.launches))
         parameters = [port.name for port in program.inputs]
         for binding in program.bindings:
             if binding.parameter not in parameters:
@@ -354,11 +362,23 @@ class _ProgramReader:
         )
 
     def entry(self, item: object) -> Entry:
-        name, threads, words = self.row(item, "an entry", 3)
+        fields = self.sequence(item, "an entry")
+        name, threads, words, *library = self.row(item, "an entry", 4 if len(fields) == 4 else 3)
         return Entry(
             self.text(name, "an entry's name"),
             self.size(threads, "threads"),
             self.size(words, "words"),
+            self.text(library[0], "a library's routine") if library else "",
+        )
+
+    def alternatives(self, item: object) -> Choice:
+        fields = self.sequence(item, "a choice")
+        key, sizes, *launches = fields if len(fields) > 1 else (None, None)
+        starts = [self.size(value, "a launch") for value in launches]
+        if len(starts) < 3 or starts != sorted(set(starts)):
+            self.fail("a choice", starts, "ascending launches of two ways or more")
+        return Choice(
+            tuple(starts), self.text(key, "a choice's key"), self.size(sizes, "a choice's sizes")
         )
 
     def command(self, item: object) -> Command:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeAlias
 
 from rlx_edge.compile.epilogue_access import BATCH_CHANNEL
 from rlx_edge.compile.physical import LANES, Physical
@@ -16,8 +17,11 @@ from rlx_edge.compile.select import (
     MakeClaim,
     Offers,
     Pack,
+    Part,
     full_storage,
     geometry_of,
+    only_fixed,
+    precision_of,
     template_kernel,
 )
 from rlx_edge.compile.targets.target import Target
@@ -51,9 +55,9 @@ def _claim_matmul(
     epilogue: Epilogue,
     target: Target,
     *,
-    split: bool,
+    tiling: Tiling,
 ) -> Claim | None:
-    del op, target
+    del target
     a, b = operands[:2]
     if not (a.is_plain and b.is_plain and result.is_plain) or BATCH_CHANNEL in epilogue.kinds:
         return None
@@ -76,8 +80,8 @@ def _claim_matmul(
         "a_vectors": k.divisible_by(LANES),
         "b_vectors": n.divisible_by(LANES),
     }
-    tiled = _Tiled("matmul", config, matmul_slots(epilogue.kinds), MATMUL_WORDS, epilogue)
-    (kernel, groups), *others = tiled.kernels(tile, slices, m, n, ceildiv(k, CHAIN), split)
+    tiled = Tiled("matmul", config, MATMUL_WORDS, epilogue, tile, (slices, m, n), ceildiv(k, CHAIN))
+    ((kernel, groups), *others), *alternatives = tiling(tiled, precision_of(op))
     return Claim(
         kernel,
         _operands(epilogue),
@@ -86,41 +90,61 @@ def _claim_matmul(
         result.type.size * k * 2,
         groups,
         tuple(others),
+        tuple(tuple(parts) for parts in alternatives),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Tiled:
-    """A contraction whose kernels differ in the tile only."""
+class Tiled:
+    """A contraction whose kernels differ in the tile only.
+
+    ``sizes`` are slices, rows and columns of the result; ``chains`` those of one element.
+    """
 
     template: str
     config: Mapping[str, int | str | bool]
-    slots: tuple[str, ...]
     words: tuple[str, ...]
     epilogue: Epilogue
+    tile: GpuTile
+    sizes: tuple[Dim, Dim, Dim]
+    chains: Dim
 
-    def kernels(
-        self, tile: GpuTile, slices: Dim, rows: Dim, columns: Dim, chains: Dim, split: bool
-    ) -> list[tuple[TemplateKernel, Dim]]:
-        """Kernels with their workgroups; the plan gives some to one of them."""
-        tiles = _tiles(tile, slices, rows, columns)
-        if not split:
-            return [(self.kernel(tile), tiles)]
-        # 1 where there are fewer tiles than FEW_TILES and chains enough to share out, else 0.
-        few = dim_min(as_dim(FEW_TILES - 1) // dim_max(tiles, 1), 1)
-        few = few * dim_min(chains // FEW_CHAINS, 1)
-        return [
-            (self.kernel(tile), tiles - tiles * few),
-            (self.kernel(SPLIT), _tiles(SPLIT, slices, rows, columns) * few),
-        ]
+    def groups(self, rows: int, columns: int) -> Dim:
+        """Workgroups with tiles of ``rows`` × ``columns``."""
+        slices, m, n = self.sizes
+        return slices * ceildiv(m, rows) * ceildiv(n, columns)
 
-    def kernel(self, tile: GpuTile) -> TemplateKernel:
-        config = {**self.config, "tile": tile.name}
-        return template_kernel(self.template, config, len(self.slots), self.words, self.epilogue)
+    def kernel(self, template: str, config: Mapping[str, int | str | bool]) -> TemplateKernel:
+        """A kernel with the contraction's slots, words and epilogue."""
+        slots = len(matmul_slots(self.epilogue.kinds))
+        return template_kernel(template, config, slots, self.words, self.epilogue)
+
+    def part(self, tile: GpuTile, config: Mapping[str, int | str | bool]) -> Part:
+        """The plain template with ``tile``."""
+        kernel = self.kernel(self.template, {**config, "tile": tile.name})
+        return kernel, self.groups(tile.rows, tile.columns)
 
 
-def _tiles(tile: GpuTile, slices: Dim, rows: Dim, columns: Dim) -> Dim:
-    return slices * ceildiv(rows, tile.rows) * ceildiv(columns, tile.columns)
+Tiling: TypeAlias = Callable[[Tiled, str], Sequence[Sequence[Part]]]
+"""``tiling(contraction, precision)``: ways to the result, each of kernels between which the plan
+decides; the first needs no measuring."""
+
+
+def one_tile(tiled: Tiled, precision: str) -> Sequence[Sequence[Part]]:
+    """One kernel for all sizes."""
+    del precision
+    return [[tiled.part(tiled.tile, tiled.config)]]
+
+
+def split_parts(tiled: Tiled, config: Mapping[str, int | str | bool]) -> list[Part]:
+    """The claim's tile, and chains side by side where there are few outputs."""
+    (kernel, tiles), (split, split_groups) = (
+        tiled.part(tile, config) for tile in (tiled.tile, SPLIT)
+    )
+    # 1 where there are fewer tiles than FEW_TILES and chains enough to share out, else 0.
+    few = dim_min(as_dim(FEW_TILES - 1) // dim_max(tiles, 1), 1)
+    few = few * dim_min(tiled.chains // FEW_CHAINS, 1)
+    return [(kernel, tiles - tiles * few), (split, split_groups * few)]
 
 
 def _operands(epilogue: Epilogue, pack: Pack | None = None) -> tuple[ClaimOperand, ...]:
@@ -135,7 +159,7 @@ def _claim_conv(
     epilogue: Epilogue,
     target: Target,
     *,
-    split: bool,
+    tiling: Tiling,
 ) -> Claim | None:
     del target
     x, w = operands[:2]
@@ -159,13 +183,11 @@ def _claim_conv(
     config = _conv_config(x, result, rows, columns)
     images, _, height, width = result.type.shape
     words = conv_words(epilogue.kinds)
-    tiled = _Tiled("conv2d", config, matmul_slots(epilogue.kinds), words, epilogue)
-    pixels, slices = images * height * width, as_dim(groups)
     steps = -(-inner // LANES) * rows * columns * LANES
     chains = as_dim(-(-steps // int(config["chain"])))
-    (kernel, workgroups), *others = tiled.kernels(
-        tile, slices, pixels, as_dim(per_group), chains, split
-    )
+    sizes = (as_dim(groups), images * height * width, as_dim(per_group))
+    tiled = Tiled("conv2d", config, words, epilogue, tile, sizes, chains)
+    ((kernel, workgroups), *others), *alternatives = tiling(tiled, precision_of(op))
     return Claim(
         kernel,
         _operands(epilogue, _weight_pack(w.type, groups)),
@@ -174,6 +196,7 @@ def _claim_conv(
         result.type.size * inner * rows * columns * 2,
         workgroups,
         tuple(others),
+        tuple(tuple(parts) for parts in alternatives),
     )
 
 
@@ -270,15 +293,14 @@ def takes_epilogue(expression: Expr) -> bool:
     )
 
 
-def _offers(split: bool) -> Offers:
+def offers(tiling: Tiling, precisions: Callable[[Any], Sequence[str]] = only_fixed) -> Offers:
+    """The contractions of a GPU whose kernels ``tiling`` chooses."""
     claims: dict[str, MakeClaim] = {
-        "rlxc::matmul": partial(_claim_matmul, split=split),
-        "rlxc::conv2d": partial(_claim_conv, split=split),
+        "rlxc::matmul": partial(_claim_matmul, tiling=tiling),
+        "rlxc::conv2d": partial(_claim_conv, tiling=tiling),
     }
-    return Offers(claims, takes_epilogue)
+    return Offers(claims, takes_epilogue, precisions)
 
 
-OFFERS = _offers(split=False)
+OFFERS = offers(one_tile)
 """What GPUs offer."""
-SPLIT_OFFERS = _offers(split=True)
-"""The same with a second kernel for few outputs, between which the plan decides."""

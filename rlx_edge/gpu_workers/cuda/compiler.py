@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlx_edge.gpu_workers.cuda.entries import read_entry, write_entry
 from rlx_edge.gpu_workers.cuda.library import cupy, reason
 from rlx_edge.ir.errors import DeviceError
 
@@ -80,15 +78,12 @@ def _key(source: bytes, arch: str) -> str:
 
 
 def _read(path: Path) -> Binary | None:
-    """An entry that is whole and this user's own; its hash covers code and log."""
+    """An entry that is whole; its hash covers code and log."""
+    content = read_entry(path)
     try:
-        with path.open("rb") as file:
-            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
-                return None
-            content = json.load(file)
         cubin, log = bytes.fromhex(content["cubin"]), str(content["log"])
         return Binary(cubin, log) if content["digest"] == _digest(cubin, log) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 
@@ -98,17 +93,7 @@ def _write(path: Path, binary: Binary) -> None:
         "log": binary.log,
         "cubin": binary.cubin.hex(),
     }
-    with suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(content, file)
-            os.replace(scratch, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(scratch)
-            raise
+    write_entry(path, content)
 
 
 def _digest(cubin: bytes, log: str) -> str:

@@ -10,15 +10,19 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rlx_edge.gpu_workers.cuda.blas import Blas
+from rlx_edge.gpu_workers.cuda.choices import Choices
 from rlx_edge.gpu_workers.cuda.compiler import compile_source
 from rlx_edge.gpu_workers.cuda.device import CudaDevice, open_device
 from rlx_edge.gpu_workers.cuda.library import cupy, driver, reason, runtime
 from rlx_edge.gpu_workers.cuda.staging import Staging
+from rlx_edge.gpu_workers.cuda.tuning import Tuning
 from rlx_edge.ir.devices import parse_device
 from rlx_edge.ir.errors import DeviceError
 from rlx_edge.ir.messages import failure
@@ -26,7 +30,7 @@ from rlx_edge.ir.program import Program
 from rlx_edge.ir.types import DType
 from rlx_edge.runtime.arrays import numpy_dtype
 from rlx_edge.runtime.buffers import Bytes, memory_range
-from rlx_edge.runtime.records import records
+from rlx_edge.runtime.records import Record, records
 from rlx_edge.runtime.units import Array, memory_limit, unit_closed
 
 ADDRESS_SPACE = 64 << 32
@@ -66,6 +70,13 @@ class CudaUnit:
         self._words: np.ndarray[Any, np.dtype[np.int32]] | None = None
         self._blocks: OrderedDict[bytes, dict[Segment, Any]] = OrderedDict()
         self._graphs: dict[Segment, Any] = {}
+        self._choices: Choices | None = None
+        self._blas: Blas | None = None
+
+    @property
+    def measurements(self) -> list[Mapping[str, object]]:
+        """What was chosen among several ways to a result, for the last shape that ran."""
+        return [] if self._choices is None else self._choices.rows()
 
     @property
     def size(self) -> int:
@@ -99,10 +110,16 @@ class CudaUnit:
             self._module = cupy().cuda.function.Module()
             self._module.load(binary.cubin)
             self._functions = [
-                self._module.get_function(entry.name).ptr for entry in program.entries
+                0 if entry.library else self._module.get_function(entry.name).ptr
+                for entry in program.entries
             ]
             self._stream = cupy().cuda.Stream(non_blocking=True)
             self._staging = Staging(self._stream)
+        if program.choices:
+            place = self._context.properties
+            version = runtime().runtimeGetVersion()
+            tuning = Tuning(f"{place.name} {place.processors} {version}", self._cache)
+            self._choices = Choices(program, tuning, self._start, self._stream)
         self._program = program
         self._state = "ready"
 
@@ -120,6 +137,9 @@ class CudaUnit:
             if self._pointer and self._state == "ready":
                 runtime().free(self._pointer)
             self._staging.close()
+            if self._blas is not None:
+                self._blas.close()
+        self._blas = self._choices = None
         self._pointer = self._size = 0
         self._module = self._stream = self._staging = None
         self._functions = []
@@ -197,6 +217,8 @@ class CudaUnit:
         if len(self._blocks) > SHAPES:
             self._blocks.popitem(last=False)
         self._words = words
+        if self._choices is not None:
+            self._choices.take_words(words)
 
     # ---- launches ----------------------------------------------------------------------------
 
@@ -224,24 +246,44 @@ class CudaUnit:
     def _enqueue(self, begin: int, end: int) -> None:
         program = self._program
         assert program is not None and self._words is not None
-        launch, stream = driver().launchKernel, self._stream.ptr
-        base = ctypes.c_uint64(self._pointer)
         block = program.plan.block_address
-        for record in records(self._words, block, program.entries, begin, end):
-            if record.groups <= 0:
-                continue
-            words = np.ascontiguousarray(record.words)
-            arguments = (ctypes.c_void_p * 2)(ctypes.addressof(base), words.ctypes.data)
-            threads = program.entries[record.kernel].threads
-            launch(
-                self._functions[record.kernel],
-                *(min(record.groups, MAX_GRID), 1, 1),
-                *(threads, 1, 1),
-                0,
-                stream,
-                ctypes.addressof(arguments),
-                0,
-            )
+        found = records(self._words, block, program.entries, begin, end)
+        for launch, record in enumerate(found, begin):
+            if self._choices is None or self._choices.takes(launch):
+                self._start(record)
+
+    def _start(self, record: Record) -> None:
+        """Put one launch into the stream."""
+        if record.groups <= 0:
+            return
+        assert self._program is not None
+        entry = self._program.entries[record.kernel]
+        if entry.library:
+            self._start_library(entry.library, record)
+            return
+        base = ctypes.c_uint64(self._pointer)
+        words = np.ascontiguousarray(record.words)
+        arguments = (ctypes.c_void_p * 2)(ctypes.addressof(base), words.ctypes.data)
+        driver().launchKernel(
+            self._functions[record.kernel],
+            *(min(record.groups, MAX_GRID), 1, 1),
+            *(entry.threads, 1, 1),
+            0,
+            self._stream.ptr,
+            ctypes.addressof(arguments),
+            0,
+        )
+
+    def _start_library(self, routine: str, record: Record) -> None:
+        """A matrix product by cuBLAS; the words are those of the template."""
+        if self._blas is None:
+            self._blas = Blas(self._stream.ptr)
+        unit = self._use().properties.target.memory.unit
+        out, a, b = (self._pointer + unit * int(word) for word in record.words[:3].view("u4"))
+        slices, m, n, k, a_slice, b_slice = (int(word) for word in record.words[-6:])
+        self._blas.matmul(
+            routine.partition(":")[2], (out, a, b), (slices, m, n, k), (a_slice, b_slice)
+        )
 
     def synchronize(self) -> None:
         device = self._use()

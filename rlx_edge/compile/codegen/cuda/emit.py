@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_edge.compile.backends import Backend, Code
-from rlx_edge.compile.claims.gpu import SPLIT_OFFERS
+from rlx_edge.compile.claims.cuda import LIBRARY, OFFERS
 from rlx_edge.compile.codegen.cuda.emit_expression import function_names, function_text
 from rlx_edge.compile.codegen.cuda.emit_loops import emit_loop_kernel, words_struct
 from rlx_edge.compile.codegen.cuda.emit_template import (
@@ -19,13 +19,15 @@ from rlx_edge.compile.codegen.cuda.emit_template import (
     template_struct,
     template_threads,
     template_words,
+    uses_matrix_units,
 )
+from rlx_edge.compile.codegen.cuda.mma_text import FUNCTIONS as MATRIX_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.prelude import base
 from rlx_edge.compile.codegen.cuda.writer import identifier
 from rlx_edge.compile.codegen.kernel_form import kernel_name
 from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
 from rlx_edge.compile.workgroups import groups, spread
-from rlx_edge.ir.kernel import Kernel, LoopKernel
+from rlx_edge.ir.kernel import Kernel, LoopKernel, TemplateKernel
 from rlx_edge.ir.program import Entry, LaunchInfo
 from rlx_edge.ir.scalar_functions import FUNCTIONS
 
@@ -44,10 +46,13 @@ def emit_source(
         if value is not None:
             called |= function_names(value)
     texts = [base(ADDRESS_UNIT), *(function_text(name) for name in FUNCTIONS if name in called)]
+    if any(isinstance(kernel, TemplateKernel) and uses_matrix_units(kernel) for kernel in kernels):
+        texts.append(MATRIX_FUNCTIONS)
     entries: list[Entry] = []
     for position, kernel in enumerate(kernels):
         text, entry = _kernel(kernel, position, uses[position] if uses else None)
-        texts.append(text)
+        if text:
+            texts.append(text)
         entries.append(entry)
     return Code("\n".join(texts).encode("utf-8"), tuple(entries))
 
@@ -62,8 +67,10 @@ def _kernel(kernel: Kernel, position: int, use: LaunchInfo | None) -> tuple[str,
         count = len(kernel.buffers) + kernel.parameters
         body = emit_loop_kernel(form, _head(name, struct, str(threads)))
     else:
-        threads, declared = template_threads(kernel), template_struct(struct, kernel)
         count = sum(len(names) for names in template_words(kernel))
+        if kernel.template == LIBRARY:
+            return "", Entry(name, 0, count, f"{LIBRARY}:{kernel.option('precision')}")
+        threads, declared = template_threads(kernel), template_struct(struct, kernel)
         body = emit_template(kernel, _head(name, struct, template_bounds(kernel)))
     comment = f"// first for %{use.value} = {use.op}\n" if use is not None else ""
     return f"{comment}{declared}\n{body}", Entry(name, threads, count)
@@ -76,5 +83,5 @@ def _head(name: str, struct: str, bounds: str) -> str:
     )
 
 
-BACKEND = Backend(SPLIT_OFFERS, emit_source, groups)
+BACKEND = Backend(OFFERS, emit_source, groups)
 """The CUDA backend's row."""

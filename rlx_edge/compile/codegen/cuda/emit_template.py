@@ -7,10 +7,27 @@ changes no accumulator: none is ever -0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from string import Template
 
 from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines
+from rlx_edge.compile.codegen.cuda.emit_mma import (
+    emit_finish,
+    emit_mma_conv,
+    emit_mma_matmul,
+    mma_threads,
+)
+from rlx_edge.compile.codegen.cuda.template_parts import (
+    MATMUL_PLACES,
+    Words,
+    conv_kernel_words,
+    fill,
+    image_places,
+    indented,
+    matmul_kernel_words,
+    pointers,
+    stored_place,
+)
 from rlx_edge.compile.codegen.cuda.template_text import (
     A_SINGLE,
     A_VECTOR,
@@ -20,24 +37,22 @@ from rlx_edge.compile.codegen.cuda.template_text import (
     CONV_A,
     CONV_B,
     DEPTHWISE,
+    FUSED_STEP,
     JOIN_ONE,
     JOIN_PARTS,
     MATMUL,
     MATMUL_A,
     MATMUL_B,
     PLANES_LOAD,
-    POINTERS,
     QUAD_LOAD,
+    STEP,
     STORE_BLOCKED,
     STORE_PLANES,
 )
-from rlx_edge.compile.epilogue_access import BATCH_CHANNEL, CHANNEL, FULL, SCALAR
+from rlx_edge.compile.epilogue_access import BATCH_CHANNEL
 from rlx_edge.compile.templates.gpu import (
     BLOCKED,
-    MATMUL_WORDS,
     GpuTile,
-    conv_words,
-    extra_slots,
     matmul_slots,
     parse_gpu_tile,
 )
@@ -72,29 +87,15 @@ def template_words(kernel: TemplateKernel) -> tuple[tuple[str, ...], tuple[str, 
     return _row(kernel).words(kernel)
 
 
+def uses_matrix_units(kernel: TemplateKernel) -> bool:
+    """Whether the kernel's text calls the functions of ``mma_text``."""
+    return kernel.template.startswith("mma_")
+
+
 def template_struct(name: str, kernel: TemplateKernel) -> str:
     """The struct of a template kernel's words."""
     slots, parameters = template_words(kernel)
     return f"struct {name} {{ unsigned {', '.join(slots)}; int {', '.join(parameters)}; }};"
-
-
-# ---- pieces --------------------------------------------------------------------------------------
-
-
-def _pointers(slots: Sequence[str]) -> str:
-    lines = [
-        f"  const float* __restrict__ {slot} = at<const float>(arena, words.{slot});\n"
-        for slot in slots[1:]
-    ]
-    return POINTERS + "".join(lines)
-
-
-def _indented(lines: Sequence[str], depth: int) -> str:
-    return "".join(f"{'  ' * depth}{line}\n" for line in lines)
-
-
-def _fill(text: str, values: Mapping[str, object]) -> str:
-    return Template(text).substitute({name: str(value) for name, value in values.items()})
 
 
 # ---- matmul --------------------------------------------------------------------------------------
@@ -120,28 +121,28 @@ def _contraction(kernel: TemplateKernel, text: str, values: Mapping[str, object]
         "a_each": tile.rows * tile.depth // 4 // tile.part_threads,
         "b_each": tile.columns * tile.depth // 4 // tile.part_threads,
         "chain": kernel.option("chain"),
+        "step": FUSED_STEP if dict(kernel.config).get("fused") else STEP,
     }
     filled = {
-        name: _fill(value, numbers) if isinstance(value, str) else value
+        name: fill(value, numbers) if isinstance(value, str) else value
         for name, value in {"join": JOIN_PARTS if split else JOIN_ONE, **values}.items()
     }
     filled["pointers"] = f"{shared}{filled['pointers']}"
-    return _fill(text, numbers | filled)
+    return fill(text, numbers | filled)
 
 
 def _matmul(kernel: TemplateKernel, head: str) -> str:
-    places = {FULL: "place", CHANNEL: "column", SCALAR: "0"}
-    lines, result = epilogue_lines(kernel.epilogue, kernel.extras, places)
+    lines, result = epilogue_lines(kernel.epilogue, kernel.extras, MATMUL_PLACES)
     values = {
         "head": head,
         # Four steps of a row go to one column of shared memory each: padding spreads the banks.
         "pad": 4,
-        "pointers": _pointers(matmul_slots(kernel.extras)),
+        "pointers": pointers(matmul_slots(kernel.extras)),
         "load_a": MATMUL_A + (A_VECTOR if kernel.option("a_vectors") else A_SINGLE),
         "load_b": MATMUL_B + (B_VECTOR if kernel.option("b_vectors") else B_SINGLE),
         "a_row": "item / ($depth / 4)",
         "a_quad": "item % ($depth / 4)",
-        "epilogue": _indented(lines, 4),
+        "epilogue": indented(lines, 4),
         "result": result,
     }
     return _contraction(kernel, MATMUL, values)
@@ -150,29 +151,20 @@ def _matmul(kernel: TemplateKernel, head: str) -> str:
 # ---- conv2d --------------------------------------------------------------------------------------
 
 
-def _place(slot: str, plane: str, pixel: str) -> str:
-    """The element of an image: ``plane`` and ``pixel`` are offsets in its own units."""
-    words = f"words.{slot}_"
-    return (
-        f"{words}origin + slice * {words}slice + image * {words}image + {plane} * {words}plane"
-        f" + y * {words}row + {pixel}"
-    )
-
-
 def _conv(kernel: TemplateKernel, head: str) -> str:
     blocked = kernel.option("output") == BLOCKED
     plane, pixel = ("(column / 4)", "x * 4") if blocked else ("(column + j)", "x")
     lane = " + j" if blocked else ""
     rows, columns = int(kernel.option("rows")), int(kernel.option("columns"))
     lines, result = epilogue_lines(
-        kernel.epilogue, kernel.extras, _extra_places(_place("{slot}", plane, pixel) + lane)
+        kernel.epilogue, kernel.extras, image_places(stored_place("{slot}", plane, pixel) + lane)
     )
-    store = _fill(
+    store = fill(
         STORE_BLOCKED if blocked else STORE_PLANES,
         {
-            "epilogue": _indented(lines, 5 if blocked else 4),
+            "epilogue": indented(lines, 5 if blocked else 4),
             "result": result,
-            "place": _place("out", plane, pixel),
+            "place": stored_place("out", plane, pixel),
         },
     )
     taps = {"taps": rows * columns, "kernel_columns": columns}
@@ -180,7 +172,7 @@ def _conv(kernel: TemplateKernel, head: str) -> str:
     values = {
         "head": head,
         "pad": 0,
-        "pointers": _pointers(matmul_slots(kernel.extras)),
+        "pointers": pointers(matmul_slots(kernel.extras)),
         "load_a": Template(load).safe_substitute(taps),
         "load_b": CONV_B,
         "a_row": "item % $rows",
@@ -191,42 +183,31 @@ def _conv(kernel: TemplateKernel, head: str) -> str:
     return _contraction(kernel, CONV, values)
 
 
-def _extra_places(full: str) -> dict[str, str]:
-    return {
-        FULL: full,
-        CHANNEL: "channel",
-        BATCH_CHANNEL: "image * words.slices * words.n + channel",
-        SCALAR: "0",
-    }
-
-
 # ---- depthwise -----------------------------------------------------------------------------------
 
 
 def _depthwise(kernel: TemplateKernel, head: str) -> str:
     rows, columns = int(kernel.option("rows")), int(kernel.option("columns"))
-    full = _place("{slot}", "block", "x * 4") + " + j"
-    places = _extra_places(full) | {BATCH_CHANNEL: "image * channels + channel"}
+    full = stored_place("{slot}", "block", "x * 4") + " + j"
+    places = image_places(full) | {BATCH_CHANNEL: "image * channels + channel"}
     lines, result = epilogue_lines(kernel.epilogue, kernel.extras, places)
-    return _fill(
+    return fill(
         DEPTHWISE,
         {
             "head": head,
-            "pointers": _pointers(matmul_slots(kernel.extras)),
+            "pointers": pointers(matmul_slots(kernel.extras)),
             "threads": FLAT_THREADS,
             "taps": rows * columns,
             "kernel_rows": rows,
             "kernel_columns": columns,
-            "epilogue": _indented(lines, 4),
+            "epilogue": indented(lines, 4),
             "result": result,
-            "place": _place("out", "block", "x * 4"),
+            "place": stored_place("out", "block", "x * 4"),
         },
     )
 
 
 # ---- table ---------------------------------------------------------------------------------------
-
-Words = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class _Row:
@@ -241,18 +222,24 @@ class _Row:
         self.text, self.threads, self.words = text, threads, words
 
 
-def _conv_words(kernel: TemplateKernel) -> Words:
-    return ("out", "a", "b", *extra_slots(kernel.extras)), conv_words(kernel.extras)
+def _no_text(kernel: TemplateKernel, head: str) -> str:
+    """The library has the code."""
+    del kernel, head
+    return ""
 
 
 _TEMPLATES: dict[str, _Row] = {
     "matmul": _Row(
         _matmul,
         lambda kernel: _tile(kernel).threads,
-        lambda kernel: (matmul_slots(kernel.extras), MATMUL_WORDS),
+        matmul_kernel_words,
     ),
-    "conv2d": _Row(_conv, lambda kernel: _tile(kernel).threads, _conv_words),
-    "depthwise": _Row(_depthwise, lambda kernel: FLAT_THREADS, _conv_words),
+    "conv2d": _Row(_conv, lambda kernel: _tile(kernel).threads, conv_kernel_words),
+    "depthwise": _Row(_depthwise, lambda kernel: FLAT_THREADS, conv_kernel_words),
+    "mma_matmul": _Row(emit_mma_matmul, mma_threads, matmul_kernel_words),
+    "mma_conv2d": _Row(emit_mma_conv, mma_threads, conv_kernel_words),
+    "cublas": _Row(_no_text, lambda kernel: 0, matmul_kernel_words),
+    "finish": _Row(emit_finish, lambda kernel: FLAT_THREADS, matmul_kernel_words),
 }
 
 

@@ -71,7 +71,7 @@ $load_b\
         #pragma unroll
         for (int i = 0; i < 4; ++i)
           #pragma unroll
-          for (int j = 0; j < 4; ++j) chain[i][j] = chain[i][j] + rows4[i] * columns4[j];
+          for (int j = 0; j < 4; ++j) chain[i][j] = $step;
       }
       __syncthreads();
       if (ended) {
@@ -79,6 +79,9 @@ $join\
       }
     }
 """
+STEP = "chain[i][j] + rows4[i] * columns4[j]"
+FUSED_STEP = "fmaf(rows4[i], columns4[j], chain[i][j])"
+"""Of a chain: product and sum rounded each, or once for both."""
 JOIN_ONE = """\
         #pragma unroll
         for (int i = 0; i < 4; ++i)

@@ -1,0 +1,193 @@
+"""Precisions beyond ``fixed``: every candidate on the CPU, errors stated, code compiled."""
+
+# covers R17
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlx_edge.compile import CompiledModule, CudaTarget, VulkanTarget, WasmTarget, compile_module
+from rlx_edge.compile.codegen.cuda.emit import emit_source
+from rlx_edge.compile.targets.target import Target
+from rlx_edge.ir.core import Module
+from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.parser import parse_module
+from rlx_edge.ir.program_text import dump_program, load_program
+from tests.cuda_host import HostCudaUnit, HostModule, code_of
+from tests.cuda_programs import kernels_of, run_program
+
+Array = np.ndarray
+PRECISIONS = ("relaxed", "tf32", "fp16")
+BOUNDS = {"relaxed": 1e-6, "tf32": 1.2e-3, "fp16": 1.2e-3}
+"""Of the root mean square of the result, for sums of products of two normal numbers."""
+HEAD = 'rlx.module version = "1.0"\n\n'
+MATMUL = """\
+func @m(%a: f32[batch, rows, depth], %b: f32[batch, depth, columns], %c: f32[columns])
+    -> (f32[batch, rows, columns]) {
+  %p = rlxc::matmul(%a, %b) : f32[batch, rows, columns]
+  %s = rlxc::add(%p, %c) : f32[batch, rows, columns]
+  %r = rlxc::relu(%s) : f32[batch, rows, columns]
+  return %r
+}
+"""
+CONV = """\
+func @c(%x: f32[n, {inner}, h, w], %k: f32[{outer}, {each}, {size}, {size}], %b: f32[{outer}])
+    -> (f32[n, {outer}, (h - 1) // {stride} + 1, (w - 1) // {stride} + 1]) {{
+  %y = rlxc::conv2d(%x, %k, %b) {{ stride = [{stride}, {stride}],
+    padding = [{pad}, {pad}, {pad}, {pad}], dilation = [1, 1], groups = {groups} }}
+    : f32[n, {outer}, (h - 1) // {stride} + 1, (w - 1) // {stride} + 1]
+  return %y
+}}
+"""
+SHAPES = ((2, 5, 39, 9), (1, 130, 64, 132), (1, 1, 300, 17))
+
+
+def matmul() -> Module:
+    return parse_module(HEAD + MATMUL)
+
+
+def conv(inner: int, outer: int, size: int, stride: int, groups: int) -> Module:
+    words = {"each": inner // groups, "pad": size // 2}
+    return parse_module(
+        HEAD
+        + CONV.format(inner=inner, outer=outer, size=size, stride=stride, groups=groups, **words)
+    )
+
+
+def compiled_for(module: Module, precision: str, target: Target | None = None) -> CompiledModule:
+    return compile_module(
+        module, target or CudaTarget("sm_90"), device="cuda:0", precision=precision
+    )
+
+
+def ways(compiled: CompiledModule) -> int:
+    return max((choice.ways for choice in compiled.program.choices), default=1)
+
+
+def close(found: Array, expected: Array, bound: float) -> bool:
+    scale = float(np.sqrt(np.mean(np.square(expected)))) or 1.0
+    return float(np.abs(found - expected).max()) <= 8 * bound * scale
+
+
+def reference(feeds: Mapping[str, Array]) -> Array:
+    a, b, c = (feeds[name].astype(np.float64) for name in "abc")
+    return np.maximum(a @ b + c, 0)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_way_to_a_product(precision: str, tmp_path: Path) -> None:
+    compiled = compiled_for(matmul(), precision)
+    assert ways(compiled) == (2 if precision == "relaxed" else 5)
+    host = HostModule([code_of(compiled.program)], tmp_path)
+    rng = np.random.default_rng(0)
+    for batch, rows, depth, columns in SHAPES:
+        feeds = {
+            "a": rng.standard_normal((batch, rows, depth), np.float32),
+            "b": rng.standard_normal((batch, depth, columns), np.float32),
+            "c": rng.standard_normal(columns, np.float32),
+        }
+        expected = reference(feeds)
+        for way in range(ways(compiled)):
+            (found,) = run_program(compiled, HostCudaUnit(host, 0, way=way), feeds).values()
+            assert close(found, expected, BOUNDS[precision]), (way, feeds["a"].shape)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_way_to_a_convolution(precision: str, tmp_path: Path) -> None:
+    cases = [(3, 16, 3, 2, 1), (16, 10, 1, 1, 1), (8, 72, 3, 1, 1), (8, 16, 3, 1, 2)]
+    modules = [conv(*case) for case in cases]
+    all_compiled = [compiled_for(module, precision) for module in modules]
+    host = HostModule([code_of(item.program) for item in all_compiled], tmp_path)
+    rng = np.random.default_rng(1)
+    for number, (case, item) in enumerate(zip(cases, all_compiled, strict=True)):
+        inner, outer, size, stride, groups = case
+        feeds = {
+            "x": rng.standard_normal((2, inner, 9, 11), np.float32),
+            "k": rng.standard_normal((outer, inner // groups, size, size), np.float32),
+            "b": rng.standard_normal(outer, np.float32),
+        }
+        expected = convolved(feeds, stride, groups)
+        for way in range(ways(item)):
+            (found,) = run_program(item, HostCudaUnit(host, number, way=way), feeds).values()
+            assert close(found, expected, BOUNDS[precision]), (way, case)
+
+
+def convolved(feeds: Mapping[str, Array], stride: int, groups: int) -> Array:
+    x, k, b = (feeds[name].astype(np.float64) for name in "xkb")
+    pad = k.shape[2] // 2
+    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, k.shape[2:], (2, 3))
+    windows = windows[:, :, ::stride, ::stride]
+    per, out = x.shape[1] // groups, k.shape[0] // groups
+    parts = [
+        np.einsum(
+            "nchwij,ocij->nohw",
+            windows[:, group * per : (group + 1) * per],
+            k[group * out : (group + 1) * out],
+        )
+        for group in range(groups)
+    ]
+    return np.concatenate(parts, 1) + b[None, :, None, None]
+
+
+def test_a_precision_is_part_of_the_text_and_of_the_digest() -> None:
+    fixed, tf32 = (compiled_for(matmul(), name) for name in ("fixed", "tf32"))
+    assert fixed.program.choices == ()
+    assert fixed.program.ir_digest != tf32.program.ir_digest
+    again = load_program(dump_program(tf32.program))
+    assert again == tf32.program
+    assert {entry.library for entry in again.entries} == {"", "cublas:tf32"}
+
+
+@pytest.mark.parametrize(
+    ("target", "device", "allowed"),
+    [
+        (WasmTarget(), "wasm:0", "fixed"),
+        (VulkanTarget(), "vulkan:0", "fixed"),
+        (CudaTarget("sm_70"), "cuda:0", "fixed, relaxed"),
+    ],
+)
+def test_a_device_without_the_precision_says_so(target: Target, device: str, allowed: str) -> None:
+    with pytest.raises(RlxError) as caught:
+        compile_module(matmul(), target, device=device, precision="tf32")
+    assert caught.value.code == "precision.device"
+    assert f"found tf32; allowed: {allowed}" in str(caught.value)
+
+
+def test_unknown_and_contradicting_precisions() -> None:
+    with pytest.raises(RlxError, match="unknown precision; found bf16"):
+        compiled_for(matmul(), "bf16")
+    placed = compiled_for(matmul(), "tf32").placed
+    assert compiled_for(placed, "tf32").program.choices
+    with pytest.raises(RlxError) as caught:
+        compiled_for(placed, "fp16")
+    assert caught.value.code == "precision.placed"
+
+
+@pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_90", marks=pytest.mark.slow)])
+def test_candidates_compile_without_spills(arch: str, tmp_path: Path) -> None:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("nvcc is not installed")
+    target = CudaTarget(arch)
+    modules = [matmul(), conv(8, 16, 3, 1, 1), conv(3, 10, 3, 2, 1)]
+    compiled = [compiled_for(module, name) for module in modules for name in ("tf32", "fp16")]
+    kernels = dict.fromkeys(kernel for item in compiled for kernel in kernels_of(item, target))
+    source = tmp_path / "all.cu"
+    source.write_bytes(emit_source(list(kernels), target).data)
+    command = [nvcc, f"-arch={arch}", "-std=c++17", "-fmad=false", "-cubin", "-Xptxas", "-v"]
+    done = subprocess.run(
+        [*command, "-diag-suppress=177", "-o", str(tmp_path / "all.cubin"), str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[:3000]
+    assert "bytes spill" in done.stderr
+    assert "spill" not in done.stderr.replace(" 0 bytes spill", "")

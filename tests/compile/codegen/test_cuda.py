@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rlx_edge import InferenceSession
 from rlx_edge.compile.codegen.cuda.emit import emit_source
 from rlx_edge.compile.codegen.cuda.ptxas import KernelFigures, parse_ptxas
+from rlx_edge.compile.codegen.cuda.scalar_table import literal
 from rlx_edge.compile.codegen.kernel_form import CHUNK
 from rlx_edge.compile.targets.cuda import ARCHITECTURES, CudaTarget
 from rlx_edge.compile.workgroups import spread
@@ -74,6 +75,13 @@ def test_golden_model(golden: Golden, model_file: ModelFile) -> None:
     """Convolutions with epilogues, depthwise or not, products, reductions: one small model."""
     text = compile_model("digits", model_file("digits")).program.code.decode()
     golden.check("cuda/digits.cu", text[text.index("\n// first for") + 1 :])
+
+
+def test_the_largest_number_has_a_literal() -> None:
+    """Its shorter decimal forms lie beyond it."""
+    largest = float(np.finfo(np.float32).max)
+    assert float(literal(-largest, F32).rstrip("f")) == pytest.approx(-largest, rel=1e-8)
+    assert literal(-0.0, F32) == "-0.0f"
 
 
 def test_names_come_from_the_ir() -> None:

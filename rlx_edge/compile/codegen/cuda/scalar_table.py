@@ -6,11 +6,10 @@ width, index is ``int``. Integers wrap. Integer division by zero gives 0, as on 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import INDEX
+from rlx_edge.ir.expression import INDEX, round_f32
 from rlx_edge.ir.scalar_arithmetic import limits
 from rlx_edge.ir.types import BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 
@@ -108,7 +107,7 @@ def _float_literal(value: float, dtype: DType) -> str:
         return _pointed(repr(value))
     for digits in range(1, 10):
         text = f"{value:.{digits}g}"
-        if struct.pack("<f", float(text)) == struct.pack("<f", value):
+        if round_f32(float(text)) == value:
             return f"{_pointed(text)}f"
     raise AssertionError(f"no literal for {value!r}")
 

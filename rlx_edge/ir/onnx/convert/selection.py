@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from rlx_edge.ir.core import Guard, Value
-from rlx_edge.ir.dims import ZERO, Dim, as_dim, ceildiv
+from rlx_edge.ir.dims import ZERO, Dim, as_dim, ceildiv, product
 from rlx_edge.ir.onnx.context import Attrs, NodeContext, typed
 from rlx_edge.ir.onnx.convert.table import Converter
 
@@ -165,6 +165,42 @@ def _gather_elements(n: NodeContext) -> Value:
     return n.op("rlxc::gather_elements", [x, n.value(1)], {"axis": axis})
 
 
+def _gather_nd(n: NodeContext) -> Value:
+    """Positions along the leading axes become one along those axes flattened; what is outside an
+    axis is clamped to it, as everywhere."""
+    x, positions = n.value(0), n.value(1)
+    if n.int_attr("batch_dims", 0) != 0:
+        n.unsupported("batch_dims", found=n.int_attr("batch_dims", 0), allowed=0)
+    shape, last = x.type.shape, positions.type.shape[-1]
+    if not last.is_constant:
+        n.unsupported("positions along a number of axes that is not known", found=str(last))
+    count = last.value
+    if not 1 <= count <= len(shape):
+        n.fail("import.node", "positions along more axes than there are", found=count)
+    leading = positions.type.shape[:-1]
+    flat: Value | None = None
+    for axis in range(count):
+        one = slice_of(n, positions, {len(leading): (as_dim(axis), as_dim(axis + 1), 1)})
+        place = _inside(n, n.reshape(one, leading), shape[axis])
+        if flat is None:
+            flat = place
+        else:
+            rows = n.step("rlxc::mul", [flat, n.size(shape[axis])])
+            flat = n.step("rlxc::add", [rows, place])
+    assert flat is not None
+    rows = n.reshape(x, (product(shape[:count]), *shape[count:]))
+    return n.op("rlxc::gather", [rows, flat], {"axis": 0})
+
+
+def _inside(n: NodeContext, positions: Value, extent: Dim) -> Value:
+    """Negative positions counted from the end, all of them clamped to ``0`` … ``extent - 1``."""
+    zero = n.splat(0, positions.type.dtype)
+    negative = n.step("rlxc::less", [positions, zero])
+    from_end = n.step("rlxc::add", [positions, n.size(extent)])
+    wrapped = n.step("rlxc::where", [negative, from_end, positions])
+    return n.step("rlxc::max", [n.step("rlxc::min", [wrapped, n.size(extent - 1)]), zero])
+
+
 def _center_crop_pad(n: NodeContext) -> Value:
     """Each axis cut or padded around its centre to a size that must be known."""
     x = n.value(0)
@@ -199,6 +235,7 @@ CONVERTERS: dict[str, Converter] = {
     "CenterCropPad": _center_crop_pad,
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
     "Slice": _slice,
     "Split": _split,
 }

@@ -13,7 +13,7 @@ accumulators, the tap table, the spread block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rlx_edge.compile.codegen.wasm.encoder import I32
@@ -35,7 +35,7 @@ from rlx_edge.ir.dims import Dim, DimLike, align, as_dim, dim_min
 
 SPREAD_BYTES = 384 * 1024
 """Size of the spread block that rows and one chain must keep to."""
-MOST_COLUMNS = 384
+MOST_COLUMNS = 192
 """Most columns in one pass over the depths: whole panels for each tile (8, 12 or 16 columns)."""
 
 
@@ -255,18 +255,26 @@ class _Driver:
         body.local_get(self.taps_at).i32_add().local_set(self.block_at)
 
     def choose_block(self) -> None:
-        """A depth is a chain; as many rows as the spread block then holds."""
+        """A depth is a chain; at most as many rows as the spread block then holds, in blocks of
+        nearly one size: a short last one would read all weights for a few rows."""
         body, tile, depth = self.body, self.tile, self.depth
         self.words.push(body, "chain").local_tee(depth).local_get(self.k).i32_gt_u().if_()
         body.local_get(self.k).local_set(depth).end()
         most = block_rows(tile)
         body.i32_const(most).local_set(self.limit)
-        if tile.in_place:
-            return
-        vectors = SPREAD_BYTES // VECTOR_BYTES
-        body.local_get(depth).i32_const(vectors // most).i32_gt_u().if_()
-        body.i32_const(vectors // tile.rows).local_get(depth).i32_div_u()
-        body.i32_const(tile.rows).i32_mul().local_set(self.limit).end()
+        if not tile.in_place:
+            vectors = SPREAD_BYTES // VECTOR_BYTES
+            body.local_get(depth).i32_const(vectors // most).i32_gt_u().if_()
+            body.i32_const(vectors // tile.rows).local_get(depth).i32_div_u()
+            body.i32_const(tile.rows).i32_mul().local_set(self.limit).end()
+        blocks = body.local(I32, "blocks")
+        push_quotient(body, self.total, lambda: body.local_get(self.limit))
+        body.local_set(blocks)
+        push_quotient(body, self.total, lambda: body.local_get(blocks))
+        body.local_set(self.limit)
+        push_quotient(body, self.limit, lambda: body.i32_const(tile.rows))
+        body.i32_const(tile.rows).i32_mul().local_set(self.limit)
+        body.release(blocks)
 
     def run_block(self) -> None:
         body = self.body
@@ -387,6 +395,13 @@ class _Driver:
         body.local_get(self.k).i32_const(VECTOR_BYTES * tile.vectors).i32_mul()
         body.call(self.wide_row).i32_const(panels * tile.vectors).local_set(self.vectors)
         body.br("chained").end()
+
+
+def push_quotient(body: FunctionBuilder, value: int, push: Callable[[], object]) -> None:
+    """Push local `value`, at least 1, over what `push` pushes, rounded up."""
+    body.local_get(value).i32_const(1).i32_sub()
+    push()
+    body.i32_div_u().i32_const(1).i32_add()
 
 
 def fill_block_tables(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rlx_edge.compile.codegen.wasm.encoder import I32, V128
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder, ModuleBuilder
 from rlx_edge.compile.templates.offsets import add_constant
+from rlx_edge.compile.templates.planes import PlaneRows, emit_plane_stores
 from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES
 from rlx_edge.compile.templates.words import Words
 
@@ -28,7 +29,7 @@ BATCH_CHANNEL = "batch_channel"
 SCALAR = "scalar"
 EXTRA_KINDS = (FULL, CHANNEL, BATCH_CHANNEL, SCALAR)
 
-BLOCK_ROWS = 48
+BLOCK_ROWS = 192
 """Rows in one block of a driver, and entries of each pointer table."""
 TABLE_BYTES = 4 * BLOCK_ROWS
 
@@ -132,10 +133,15 @@ class _Finish:
         body.local_get(self.table).local_set(entry).local_get(self.rows).local_set(left)
         body.loop("row")
         body.local_get(source).v128_load().local_set(self.value)
-        self.store_vector()
+        self.finish_vector(source)
         body.local_get(source).local_get(pitch).i32_add().local_set(source)
         add_constant(body, entry, 4)
         body.local_get(left).i32_const(1).i32_sub().local_tee(left).br_if("row").end()
+        if self.output.layout == PLANES:
+            body.local_get(self.acc).local_set(source)
+            body.local_get(self.table).local_set(entry).local_get(self.rows).local_set(left)
+            rows = PlaneRows(source, pitch, entry, left)
+            emit_plane_stores(body, rows, self.at, self.plane, self.lanes)
         add_constant(body, self.acc, VECTOR_BYTES)
         add_constant(body, self.column, LANES)
         add_constant(body, self.channel, LANES)
@@ -232,8 +238,9 @@ class _Finish:
         body.end()
         body.release(pointer)
 
-    def store_vector(self) -> None:
-        """Apply the epilogue to `value` and store it at the current row and column."""
+    def finish_vector(self, source: int) -> None:
+        """Apply the epilogue to `value` and store it at the current row and column; for planes
+        back at `source`, from where several rows are stored together."""
         body = self.body
         loads = [self.load_extra(number) for number in range(len(self.output.extras))]
         if self.epilogue is None:
@@ -246,8 +253,8 @@ class _Finish:
             body.local_get(self.result).local_get(self.mask).v128_and().v128_store()
         elif self.output.layout == ROWS:
             self.store_row()
-        else:
-            self.store_planes()
+        elif self.epilogue is not None:
+            body.local_get(source).local_get(self.result).v128_store()
 
     def store_row(self) -> None:
         body = self.body
@@ -260,18 +267,6 @@ class _Finish:
             self.push_pointer(0, self.at)
             body.local_get(self.result).v128_store32_lane(lane, 4 * lane)
         body.end().end()
-
-    def store_planes(self) -> None:
-        body = self.body
-        pointer = body.local(I32)
-        self.push_pointer(0, self.at)
-        body.local_tee(pointer).local_get(self.result).v128_store32_lane(0).block("stored")
-        for lane in range(1, LANES):
-            body.local_get(self.lanes).i32_const(lane).i32_le_s().br_if("stored")
-            body.local_get(pointer).local_get(self.plane).i32_add().local_tee(pointer)
-            body.local_get(self.result).v128_store32_lane(lane)
-        body.end()
-        body.release(pointer)
 
 
 def _push(body: FunctionBuilder, local: int) -> None:

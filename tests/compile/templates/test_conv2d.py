@@ -204,7 +204,7 @@ def test_conv_equals_the_chain(
 def test_blocks_of_pixels_cross_images(tile: str) -> None:
     geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
     none = (0, 0, 0, 0)
-    check(tile, (BLOCKED, BLOCKED), Case(3, 100, 20, 9, 7, geometry, none, none, none), True)
+    check(tile, (BLOCKED, BLOCKED), Case(7, 40, 20, 9, 7, geometry, none, none, none), True)
 
 
 @pytest.mark.parametrize("tile", NAMES)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rlx_edge.compile.codegen.wasm.module import FunctionBuilder
 from rlx_edge.compile.templates.driver import MOST_COLUMNS
+from rlx_edge.compile.templates.finish import BLOCK_ROWS
 from rlx_edge.compile.templates.matmul import Matmul, flops, packed_bytes
 from rlx_edge.compile.templates.packing import PanelPack
 from rlx_edge.compile.templates.tiles import TILES, Tile, choose_tile, parse_tile, variants
@@ -121,13 +122,15 @@ def test_epilogue_sees_every_operand_at_its_position(
 @pytest.mark.parametrize(
     ("m", "n", "k"),
     [
+        (2 * BLOCK_ROWS + 3, 20, 300),
+        (BLOCK_ROWS + 1, 9, 20),
         (100, 20, 700),
         (7, 24, 9001),
         (50, 4, 1),
         (5, 9, 128),
         (5, 9, 256),
         (1, 83, 64),
-        (50, MOST_COLUMNS + 33, 2 * 128 + 9),
+        (BLOCK_ROWS + 50, MOST_COLUMNS + 33, 2 * 128 + 9),
         (1, 2 * MOST_COLUMNS + 101, 128 + 1),
     ],
 )

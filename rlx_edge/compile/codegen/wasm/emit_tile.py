@@ -7,15 +7,15 @@ tile that is transposed in registers: each of the four outer steps finds its vec
 
 from __future__ import annotations
 
+from functools import partial
+
 from rlx_edge.compile.codegen.wasm import encoder
 from rlx_edge.compile.codegen.wasm.emit_address import note_access, push_address, split_linear
 from rlx_edge.compile.codegen.wasm.emit_region import Emission, Region, Tile, lane_index
+from rlx_edge.compile.codegen.wasm.transpose import transpose_lanes
 from rlx_edge.compile.codegen.wasm.vector_table import LANES
 from rlx_edge.ir.dims import ONE, ZERO, Dim, symbol
 from rlx_edge.ir.expression import Expr, index_dim
-
-PAIRS = ((0, 4, 1, 5), (2, 6, 3, 7))
-HALVES = ((0, 1, 4, 5), (2, 3, 6, 7))
 
 
 def is_transposed(node: Expr, variable: str, outer: str) -> bool:
@@ -58,17 +58,4 @@ def _transpose(em: Emission, slot: int, first: Dim, region: Region) -> list[int]
     for row, place in zip(rows, places, strict=True):
         offset = push_address(em, slot, place, 4, region)
         body.v128_load(offset, 2).local_set(row)
-    pairs = [
-        _shuffled(em, region, rows[at], rows[at + 1], lanes) for at in (0, 2) for lanes in PAIRS
-    ]
-    return [
-        _shuffled(em, region, pairs[at], pairs[at + 2], lanes) for at in (0, 1) for lanes in HALVES
-    ]
-
-
-def _shuffled(
-    em: Emission, region: Region, a: int, b: int, lanes: tuple[int, int, int, int]
-) -> int:
-    local = em.temp(encoder.V128)
-    region.body.local_get(a).local_get(b).i32x4_shuffle(lanes).local_set(local)
-    return local
+    return transpose_lanes(body, rows, partial(em.temp, encoder.V128))

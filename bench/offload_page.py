@@ -31,9 +31,9 @@ from tests.browser.gateway import require_site, running_gateway
 
 TOKEN = "token-of-the-bench"
 MEASURE = """
-async ({ part, token, nbytes, rounds, seconds }) => {
+async ({ part, url, token, nbytes, rounds, seconds }) => {
   const { GatewayClient, InferenceSession, Tensor } = await import("/runtime/index.js");
-  const gateway = new GatewayClient(location.href, { token, client: "bench" });
+  const gateway = new GatewayClient(url, { token, client: "bench" });
   const weights = { files: {}, constants: {} };
   await gateway.add({ ...part, weights });
   const wasm = Uint8Array.from(atob(part.kernels), (unit) => unit.charCodeAt(0));
@@ -87,12 +87,12 @@ def compiled(bulk_bytes: int) -> dict[str, Any]:
     }
 
 
-def measure(tab: Tab, transport: str, rounds: int) -> Iterator[Row]:
+def measure(tab: Tab, url: str, transport: str, rounds: int) -> Iterator[Row]:
     """One row a size."""
     part = compiled(TRANSPORTS[transport])
     for nbytes in SIZES:
-        job = {"part": part, "token": TOKEN, "nbytes": nbytes, "rounds": rounds, "seconds": SECONDS}
-        found = tab.evaluate(MEASURE, job)
+        job = {"part": part, "url": url, "token": TOKEN, "nbytes": nbytes}
+        found = tab.evaluate(MEASURE, {**job, "rounds": rounds, "seconds": SECONDS})
         beyond, kernels = sorted(found["beyond"]), sorted(found["kernels"])
         p50 = beyond[len(beyond) // 2]
         yield Row(
@@ -112,7 +112,7 @@ def measure_all(rounds: int) -> Sequence[Row]:
     arguments = ("--offload", "--token", TOKEN, "--models", "digits")
     # An address without scripts of its own: nothing else runs in the page.
     with running_gateway(*arguments) as url, chromium_tab(f"{url}healthz") as tab:
-        return [row for name in TRANSPORTS for row in measure(tab, name, rounds)]
+        return [row for name in TRANSPORTS for row in measure(tab, url, name, rounds)]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -61,7 +61,8 @@ async ({ model, digest, feeds, values, cuts, token }) => {
       for (const [name, output] of Object.entries(outputs)) {
         digests[name] = await contentDigest(output);
       }
-      const count = (events) => events.filter(({ kind }) => kind === "run").length;
+      const works = ({ kind, phase }) => kind === "run" && phase === "execute";
+      const count = (events) => events.filter(works).length;
       const { events, graph, uncertainty } = gateway.lastRun;
       rows.push({
         after, digests, uncertainty,
@@ -108,12 +109,13 @@ def run_cuts(
     *,
     digest: str,
     token: str,
-    sample: int,
+    sample: int = 0,
     seed: int = 0,
+    chosen: Sequence[str] | None = None,
     values: Mapping[str, Sequence[int]] | None = None,
 ) -> CutRuns:
-    """A seeded sample of the cuts that at most three values cross, everything on the gateway among
-    them; all of them where there are not more. ``digest`` is the file's, or ``""`` to upload."""
+    """The ``chosen`` cuts, or a seeded sample of those that at most three values cross, everything
+    on the gateway among them. ``digest`` is the file's, or ``""`` to upload."""
     names = {np.dtype("<f4"): "float32", np.dtype("<i8"): "int64"}
     rows = [
         [name, names[array.dtype], list(array.shape), base64.b64encode(array.tobytes()).decode()]
@@ -129,9 +131,12 @@ def run_cuts(
     all_cuts = app.page.evaluate(RUNNER, {**job, "cuts": None})
     # Behind the last operation nothing is left for the gateway.
     possible = [after for after, crossing in all_cuts[:-1] if crossing <= MOST_VALUES]
-    chosen = possible
-    if len(possible) > sample:
-        chosen = ["", *sorted(random.Random(seed).sample(possible[1:], sample - 1))]
+    if chosen is None:
+        chosen = possible
+        if len(possible) > sample:
+            chosen = ["", *sorted(random.Random(seed).sample(possible[1:], sample - 1))]
+    if unknown := sorted(set(chosen) - set(possible)):
+        raise ValueError(f"the page has no cut behind {unknown}")
     found: list[dict[str, Any]] = []
     for start in range(0, len(chosen), AT_ONCE):
         found += app.page.evaluate(RUNNER, {**job, "cuts": chosen[start : start + AT_ONCE]})

@@ -122,6 +122,37 @@ def test_the_user_chooses_among_the_gateways_devices(browser: Any, model_file: M
     assert problems == []
 
 
+def assert_timeline(app: AppPage) -> None:
+    """Tasks of both sides in a lane each, an arrow and a row an edge, and how well the clocks agree
+    at both ends of the gateway's tasks."""
+    shown = app.page.evaluate(
+        """() => {
+          const view = document.querySelector(".split-timeline");
+          const box = ({ dataset, children }) => {
+            const rect = [...children].find(({ tagName }) => tagName === "rect");
+            const [width, y] = ["width", "y"].map((name) => Number(rect.getAttribute(name)));
+            const doubts = [...children].filter((item) => item.classList.contains("doubt")).length;
+            return { device: dataset.device, width, y, doubts };
+          };
+          const path = (edge) => edge.querySelector("path").getAttribute("d").match(/[-\\d.]+/g);
+          return {
+            tasks: [...view.querySelectorAll("g.task")].map(box),
+            edges: [...view.querySelectorAll("g.edge")].map((edge) => path(edge).map(Number)),
+            rows: view.querySelectorAll("table.edges tbody tr").length,
+            counts: [Number(view.dataset.tasks), Number(view.dataset.edges)],
+          };
+        }"""
+    )
+    tasks, edges = shown["tasks"], shown["edges"]
+    assert shown["counts"] == [len(tasks), len(edges)]
+    assert shown["rows"] == len(edges) >= 2
+    assert {task["device"] for task in tasks} == {HOME, AWAY}
+    assert len({task["y"] for task in tasks}) == 2, "a lane a side"
+    assert all(task["width"] > 0 for task in tasks)
+    assert all(task["doubts"] == (2 if task["device"] == AWAY else 0) for task in tasks)
+    assert all(start_y != end_y for _, start_y, _, end_y in edges)
+
+
 def test_digits_remote_and_split(page: AppPage, model_file: ModelFile) -> None:
     page.wait_state("digits", "ready")
     with InferenceSession(model_file("digits")) as session:
@@ -139,9 +170,13 @@ def test_digits_remote_and_split(page: AppPage, model_file: ModelFile) -> None:
             assert int(page.page.get_attribute(".split-timeline", "data-edges")) >= 2
             doubt = int(page.page.get_attribute("#clock", "data-uncertainty"))
             assert 0 < doubt < 100_000_000
+        assert_timeline(page)
         page.page.click("[data-tab='Tasks']")
         picture = page.page.wait_for_selector(".task-graph svg")
-        assert AWAY in picture.inner_html()
+        assert HOME in picture.inner_html() and AWAY in picture.inner_html()
+        graph = page.page.locator(".task-graph")
+        for shape, count in (("svg > rect", "data-tasks"), ("path[marker-end]", "data-edges")):
+            assert graph.locator(shape).count() == int(graph.get_attribute(count)) >= 2, shape
         place(page, "local")
         run_digit(page, 5)
         check(page, session)

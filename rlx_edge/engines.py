@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
+from rlx_edge.compile.backends import Assembler
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.ir.devices import Device
 from rlx_edge.runtime.units import ExecutionUnit
@@ -36,6 +37,10 @@ class Provider(Protocol):
     ) -> ExecutionUnit:
         """A fresh unit; ``cache`` is the folder of machine code, the usual one (``True``), or
         none. ``seconds`` bounds the kernels of one call where the device can be interrupted."""
+        ...
+
+    def make_assembler(self, device: Device, cache: bool | Path) -> Assembler | None:
+        """Who says whether kernels fit the device, ``None`` where nobody can."""
         ...
 
 

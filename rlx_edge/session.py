@@ -16,12 +16,8 @@ from weakref import finalize
 
 import numpy.typing as npt
 
-from rlx_edge.compile import (
-    CompiledModule,
-    compile_module,
-    is_placed,
-    place_module,
-)
+from rlx_edge.compile import CompiledModule, is_placed, place_module
+from rlx_edge.compile.fit import compile_fitting
 from rlx_edge.engines import provider_of
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.digest import bytes_digest, check_digest, module_digest
@@ -257,9 +253,10 @@ class InferenceSession:
         self._tell("import")
         module = self._source.module(values, shapes)
         start = Trace.now()
-        compiled = compile_module(
+        compiled = compile_fitting(
             module,
             self._target,
+            self._engine.make_assembler(self._device, self._cache),
             device=str(self._device),
             precision=self._precision,
             progress=self._tell,

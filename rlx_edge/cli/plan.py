@@ -19,10 +19,16 @@ from rlx_edge.cli.arguments import (
 from rlx_edge.cli.loading import graph_of
 from rlx_edge.cli.outputs import check_output, write_output
 from rlx_edge.cli.progress import Steps
-from rlx_edge.compile import compile_module
+from rlx_edge.compile import CompiledModule, CudaTarget
+from rlx_edge.compile.backends import Assembler
+from rlx_edge.compile.fit import compile_fitting
+from rlx_edge.compile.targets.cuda import ARCHITECTURES
+from rlx_edge.compile.targets.target import Target
 from rlx_edge.compile.targets.wasm import STYLES
 from rlx_edge.devices import resolve_device
 from rlx_edge.engines import provider_of
+from rlx_edge.gpu_workers.cuda.nvcc import assembler_of
+from rlx_edge.ir.devices import Device, parse_device
 from rlx_edge.ir.errors import InputError
 from rlx_edge.ir.plan import Plan, evaluate
 from rlx_edge.ir.program import Port, Program
@@ -42,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
     parser.add_argument("--device", default="wasm:0", metavar="NAME", help="wasm:0 by default")
     add_vulkan_driver(parser)
     add_precision(parser)
+    parser.add_argument(
+        "--arch",
+        choices=tuple(ARCHITECTURES),
+        help="plan for this CUDA architecture; needs no GPU, and nvcc to know what fits",
+    )
     parser.add_argument("--style", choices=STYLES, default="cranelift", help="kernels tuned for")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_import(parser)
@@ -50,15 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
 def execute(options: argparse.Namespace) -> int:
     """Compile, evaluate the plan where sizes are known, print."""
     values, shapes = parse_values(options.value), parse_shapes(options.shape)
-    device = resolve_device(options.device)
+    device, target, assembler = _target_of(options)
     if options.output is not None:
         check_output(options.output)
     steps = Steps()
     try:
         module = graph_of(options.model, values, shapes)
-        target = provider_of(device).make_target(device, style_of(options, options.style))
-        compiled = compile_module(
-            module, target, device=str(device), precision=options.precision, progress=steps
+        compiled = compile_fitting(
+            module,
+            target,
+            assembler,
+            device=str(device),
+            precision=options.precision,
+            progress=steps,
         )
     finally:
         steps.clear()
@@ -73,10 +88,34 @@ def execute(options: argparse.Namespace) -> int:
         return 0
     print("\n".join(lines(program, symbols, plan, missing)))
     if options.explain:
-        print("\n".join(explanation(program)))
+        print("\n".join([*fitting(compiled, assembler), *explanation(program)]))
     if options.output is not None:
         print(f"program   {options.output}")
     return 0
+
+
+def _target_of(options: argparse.Namespace) -> tuple[Device, Target, Assembler | None]:
+    """What to compile for: a device of this machine, or an architecture that need not be here."""
+    if options.arch is not None:
+        if options.device not in ("wasm:0", "cuda:0"):
+            raise InputError(
+                "cli.arch", "--arch is for CUDA", found=options.device, allowed="--device cuda:0"
+            )
+        arch = CudaTarget(options.arch)
+        return parse_device("cuda:0"), arch, assembler_of(arch)
+    device = resolve_device(options.device)
+    provider = provider_of(device)
+    target = provider.make_target(device, style_of(options, options.style))
+    return device, target, provider.make_assembler(device, True)
+
+
+def fitting(compiled: CompiledModule, assembler: Assembler | None) -> list[str]:
+    """Which fused operations the device cannot hold, and what became of them."""
+    if assembler is None:
+        return ["", "fitting   nothing here tells whether kernels fit the device"]
+    if not compiled.fallbacks:
+        return ["", "fitting   every kernel fits the device"]
+    return ["", *(f"fitting   {item}" for item in compiled.fallbacks)]
 
 
 def known_symbols(

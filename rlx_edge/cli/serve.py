@@ -18,8 +18,8 @@ from rlx_edge.cli.gateway import TOKEN_VARIABLE
 from rlx_edge.cli.progress import Steps
 from rlx_edge.gateway.access import Access
 from rlx_edge.gateway.settings import DEFAULT_PORT, Model, Settings
-from rlx_edge.gateway.workers import DEFAULT, find_workers
 from rlx_edge.ir.errors import DeviceError, InputError
+from rlx_edge.lent_devices import DEFAULT, find_workers
 from rlx_edge.model_store import MODELS, fetch_models, find_model
 
 if TYPE_CHECKING:

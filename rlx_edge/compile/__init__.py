@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rlx_edge.compile.backends import Assembler as Assembler
     from rlx_edge.compile.compiler import CompiledModule as CompiledModule
     from rlx_edge.compile.compiler import compile_module as compile_module
     from rlx_edge.compile.compiler import compile_part as compile_part
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rlx_edge.compile.targets.wasm import WasmTarget as WasmTarget
 
 __all__ = [
+    "Assembler",
     "CompiledModule",
     "CudaTarget",
     "VulkanTarget",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Assembler": "rlx_edge.compile.backends",
     "CompiledModule": "rlx_edge.compile.compiler",
     "CudaTarget": "rlx_edge.compile.targets.cuda",
     "VulkanTarget": "rlx_edge.compile.targets.vulkan",

@@ -7,7 +7,7 @@ all. Rows are imported when used: a page that compiles WebAssembly loads no othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias, cast
@@ -40,15 +40,29 @@ Emit: TypeAlias = Callable[[Sequence[Kernel], Any, Sequence[LaunchInfo]], Code]
 of each, for names. The same arguments give the same bytes."""
 Groups: TypeAlias = Callable[[LoopKernel, Sequence[Dim]], Dim]
 """``groups(kernel, extents)``: workgroups of a generic loop kernel whose loops have ``extents``."""
+Unfit: TypeAlias = Callable[[Sequence[Entry], Callable[[], str], Any], Mapping[int, str]]
+"""``unfit(entries, ask, limits)``: kernels that do not fit limits of this kind, and why; ``ask``
+gives what an assembler says of the code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembler:
+    """Who can say what becomes of code on a device: ``words(code)``, and the device's ``limits``,
+    of the kind that the row's ``unfit`` takes."""
+
+    words: Callable[[bytes], str]
+    limits: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One kind of target; ``groups`` is ``None`` where kernels have no workgroups."""
+    """One kind of target; ``groups`` is ``None`` where kernels have no workgroups, ``unfit`` where
+    nothing tells before a launch whether one fits."""
 
     offers: Offers
     emit: Emit
     groups: Groups | None = None
+    unfit: Unfit | None = None
 
 
 def backend_of(target: Target) -> Backend:

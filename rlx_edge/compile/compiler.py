@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from rlx_edge.compile.backends import backend_of
 from rlx_edge.compile.lower import lower
 from rlx_edge.compile.passes.place import check_precision, is_contraction
-from rlx_edge.compile.pipeline import native_pipeline, run_passes
+from rlx_edge.compile.pipeline import native_pipeline, run_passes, with_regions_apart
 from rlx_edge.compile.program_builder import BufferPlace, link
 from rlx_edge.compile.schedule import schedule
 from rlx_edge.compile.shard import shard
@@ -27,11 +27,28 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class CompiledModule:
     """``placed`` is the IR that ``program`` was made from (its digest is ``program.ir_digest``),
-    ``buffers`` say what lies where in memory and when, for pictures; nothing executes them."""
+    ``buffers`` say what lies where in memory and when, for pictures; nothing executes them.
+    ``fallbacks`` are fused operations that the device cannot hold, see ``fit.py``."""
 
     placed: Module
     program: Program
     buffers: tuple[BufferPlace, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """The fused operation ``op`` that ends with ``value`` does not fit, and why. It runs in parts,
+    or as it is where it has none (``split`` is false)."""
+
+    value: str
+    op: str
+    reason: str
+    split: bool = True
+
+    def __str__(self) -> str:
+        how = "it runs in parts" if self.split else "it has no parts and runs as it is"
+        return f"%{self.value} = {self.op} {self.reason}: {how}"
 
 
 def compile_module(
@@ -40,19 +57,20 @@ def compile_module(
     *,
     device: str = "wasm:0",
     precision: str = FIXED,
+    apart: Sequence[str] = (),
     hints: Mapping[str, int] | None = None,
     progress: Progress | None = None,
 ) -> CompiledModule:
     """Compile graph IR for one device: all sizes stay symbolic, one program serves every shape.
 
     ``precision`` is what contractions may do (``ir.attributes.PRECISIONS``).
-
+    ``apart`` names fused operations that become smaller ones (``pipeline.with_regions_apart``).
     ``hints`` are representative sizes by symbol; they order the memory plan, nothing else.
     ``progress`` is told each step's name. Raises ``RlxError`` where the module cannot be placed
     or lowered.
     """
     tell = progress or _silent
-    placed = place_module(module, device=device, precision=precision, progress=tell)
+    placed = place_module(module, device=device, precision=precision, apart=apart, progress=tell)
     return _compile(placed, target, hints, tell, module_digest(module))
 
 
@@ -73,6 +91,7 @@ def place_module(
     *,
     device: str = "wasm:0",
     precision: str = FIXED,
+    apart: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Module:
     """Graph IR through every graph pass; a module that is placed already is returned as it is.
@@ -81,7 +100,8 @@ def place_module(
     """
     check_precision(precision)
     if not is_placed(module.function):
-        return run_passes(module, native_pipeline(device, precision), progress=progress)
+        pipeline = with_regions_apart(native_pipeline(device, precision), apart)
+        return run_passes(module, pipeline, progress=progress)
     stated = [op.attrs.get("precision", FIXED) for op in module.function.ops if is_contraction(op)]
     if precision != FIXED and any(item != precision for item in stated):
         raise RlxError(

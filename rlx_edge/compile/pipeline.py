@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Protocol, cast
+from urllib.parse import quote
 
 from rlx_edge.compile.passes.rewrite import Applied
 from rlx_edge.ir.core import Module
@@ -45,6 +46,19 @@ def native_pipeline(device: str, precision: str = "fixed") -> str:
     if precision == "fixed":
         return NATIVE_PIPELINE.format(device=device)
     return NATIVE_PIPELINE.format(device=f"{device},precision={precision}")
+
+
+def with_regions_apart(pipeline: str, values: Sequence[str]) -> str:
+    """``pipeline`` whose fusion takes the regions that end with these values apart; a value that
+    is named several times is halved as often."""
+    if not values:
+        return pipeline
+    names = "+".join(quote(name, safe="") for name in values)
+    steps = (
+        Step(step.name, (*step.options, ("apart", names))) if step.name == "fuse" else step
+        for step in parse_pipeline(pipeline)
+    )
+    return ",".join(map(str, steps))
 
 
 class Pass(Protocol):

@@ -1,74 +1,22 @@
-"""The devices of this process that a gateway lends to its clients, and the roles that they play.
-
-Naming a device loads nothing: its driver is opened when the first client compiles for it.
-"""
+"""What a gateway needs to know of the devices that it lends to its clients."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rlx_edge.compile.targets.target import Target
-from rlx_edge.devices import resolve_device
-from rlx_edge.engines import provider_of
-from rlx_edge.ir.devices import Device, parse_device
-from rlx_edge.ir.errors import DeviceError
 from rlx_edge.runtime.units import ExecutionUnit
-
-KINDS = ("cpu", "cuda", "vulkan")
-HOST = "gateway"
-DEFAULT = ("cpu:0",)
-
-_OPENING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """``devices`` in the order in which clients prefer them. ``seconds`` bounds the kernels of one
-    call on devices that can be interrupted."""
+    """Devices by the roles that they play for clients, in the order in which clients prefer them.
 
-    devices: tuple[Device, ...]
-    seconds: float | None = None
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """Names that clients use: ``cuda:0@gateway``."""
-        return tuple(role_of(device) for device in self.devices)
-
-    def target(self, role: str) -> Target:
-        """What code for the device of a role is made for. Opens the device: ``DeviceError`` where
-        its driver refuses."""
-        device = replace(parse_device(role), host="")
-        with _OPENING:  # drivers are opened once, whoever asks first
-            return provider_of(device).make_target(device, "cranelift")
-
-    def unit(self, role: str) -> ExecutionUnit:
-        """A fresh unit, which has the role's name."""
-        device = parse_device(role)
-        return provider_of(device).make_unit(device, True, self.seconds)
-
-
-def find_workers(names: Sequence[str], seconds: float | None = None) -> Workers:
-    """The devices of ``names``.
-
-    ``DeviceError`` ``device.absent`` for one that this machine does not have, ``gateway.worker``
-    for a kind that no gateway lends or one that is named twice.
+    ``target(role)`` opens the device, from any thread: ``DeviceError`` where its driver refuses.
+    ``unit(role)`` is a fresh unit with the role's name.
     """
-    found: list[Device] = []
-    for name in names:
-        device = parse_device(name)
-        if device.kind not in KINDS or device in found:
-            raise DeviceError(
-                "gateway.worker",
-                "not a device that a gateway lends, or one that it lends already",
-                found=name,
-                allowed=[f"{kind}:N" for kind in KINDS],
-            )
-        found.append(resolve_device(name))
-    return Workers(tuple(found), seconds)
 
-
-def role_of(device: Device) -> str:
-    """The name of a gateway's device in texts that clients cut."""
-    return str(replace(device, host=HOST))
+    roles: tuple[str, ...]
+    target: Callable[[str], Target]
+    unit: Callable[[str], ExecutionUnit]

@@ -20,7 +20,7 @@ from rlx_edge.gateway.offload import Offload
 from rlx_edge.gateway.registry import Registry
 from rlx_edge.gateway.server import serve
 from rlx_edge.gateway.settings import Settings
-from rlx_edge.gateway.workers import DEFAULT, find_workers
+from rlx_edge.lent_devices import DEFAULT, find_workers
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a token of the tests"

@@ -15,8 +15,8 @@ from rlx_edge.cli.main import main
 from rlx_edge.compile import CudaTarget, VulkanTarget, WasmTarget
 from rlx_edge.compile.targets.record import target_fields, target_of
 from rlx_edge.compile.targets.target import Target
-from rlx_edge.gateway.workers import find_workers
 from rlx_edge.ir.errors import RlxError
+from rlx_edge.lent_devices import find_workers
 from rlx_edge.offload import OffloadSession
 from tests import sample_inputs
 from tests.gateway.live import TOKEN, live_gateway

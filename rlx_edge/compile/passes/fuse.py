@@ -9,13 +9,19 @@ of the absorbed operations over ``acc``. Nothing is computed twice.
 Contractions choose first, later ones before earlier ones (a residual sum joins the branch that
 ends next to it); other roots follow in program order. The operands that a contraction's epilogue
 reads must have a form that templates know (``epilogue_access.py``).
+
+``apart`` names regions that turned out too large, by the value that they end with (percent-encoded,
+joined by ``+``). Each mention halves the operations that a kernel may take of such a region; the
+rest of it forms regions of its own. Who found it too large, and why, is not the pass's business.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from rlx_edge.compile.epilogue_access import channel_axis, load_accesses
 from rlx_edge.compile.passes.graph import SPLAT, copy_module, erase_dead
@@ -40,10 +46,12 @@ class Fuse:
     """See the module's docstring."""
 
     name: str = "fuse"
+    apart: str = ""
 
     def run(self, module: Module, log: list[Applied] | None = None) -> Module:
         module = copy_module(module)
-        fusion = _Fusion(module.function)
+        names = [unquote(item) for item in self.apart.split("+") if item]
+        fusion = _Fusion(module.function, Counter(names))
         roots = [op for op in module.function.ops if _is_root(op)]
         first = [op for op in roots if _is_contraction(op)]
         for op in (*reversed(first), *(op for op in roots if not _is_contraction(op))):
@@ -94,8 +102,11 @@ class Region:
 class _Fusion:
     """The function under change: positions, readers, what is taken."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, halvings: dict[str, int]) -> None:
         self.function = function
+        self.halvings = halvings
+        self.most: dict[Op, int] = {}
+        """Operation of a region that is taken apart → how many its parts may have."""
         self.position = {op: place for place, op in enumerate(function.ops)}
         self.readers: dict[Value, dict[Op, None]] = {value: {} for value in function.values()}
         self.returned = set(function.returns)  # membership only
@@ -113,7 +124,7 @@ class _Fusion:
             return None
         inside: dict[Value, None] = {root.result: None}
         absorbed: list[Op] = []
-        best = 0
+        ends: list[int] = [0]
         waiting: list[tuple[int, Op]] = []
         outstanding = self._enter(root.result, waiting, set())
         seen: set[Op] = set()
@@ -129,8 +140,20 @@ class _Fusion:
             outstanding -= sum(1 for value in dict.fromkeys(op.operands) if value in inside)
             outstanding += self._enter(op.result, waiting, seen)
             if outstanding == len(self.readers[op.result]):
-                best = len(absorbed)
+                ends.append(len(absorbed))
+        best = self._kept([root, *absorbed], ends)
         return Region(root, absorbed[:best]) if best else None
+
+    def _kept(self, members: list[Op], ends: list[int]) -> int:
+        """How many operations the root takes in: all, or as many as a part may have where the
+        region is taken apart. ``ends`` are the numbers with which a region can end."""
+        most = self.most.get(members[0], MAX_REGION + 1)
+        best = max(end for end in ends if end + 1 <= most)
+        while best and (halvings := self.halvings.pop(members[best].result.name, 0)):
+            most = max(1, (best + 1) >> halvings)
+            self.most.update(dict.fromkeys(members[: best + 1], most))
+            best = max(end for end in ends if end + 1 <= most)
+        return best
 
     def _enter(self, value: Value, waiting: list[tuple[int, Op]], seen: set[Op]) -> int:
         """Queue a region value's readers; how many there are."""

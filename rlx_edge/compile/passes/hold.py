@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from rlx_edge.compile.passes.graph import CONST, copy_module
-from rlx_edge.compile.passes.place import EXECUTE
+from rlx_edge.compile.passes.place import COMPILE, EXECUTE
 from rlx_edge.compile.passes.rewrite import Applied
 from rlx_edge.compile.passes.split import SYNC
 from rlx_edge.ir.attributes import Attribute
 from rlx_edge.ir.builder import Builder
-from rlx_edge.ir.core import Module, Op, Value
+from rlx_edge.ir.core import Function, Module, Op, Value
 from rlx_edge.ir.devices import parse_device
 from rlx_edge.ir.errors import DeviceError, InputError
 from rlx_edge.ir.ops.communication import RECV, SEND
-from rlx_edge.ir.transfer_rules import devices
+from rlx_edge.ir.transfer_rules import devices, devices_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class Hold:
         function = module.function
         holder = str(parse_device(self.device))
         placed = devices(function)
+        if self._is_held(function, holder):
+            return module
         if len(placed) != 1 or placed == (holder,):
             raise DeviceError(
                 "hold.placed",
@@ -62,16 +64,27 @@ class Hold:
             received = Builder(function, []).value(name, value.type)
             sends.append(self.send(value, edge, holder, placed[0]))
             receives.append(self.receive(received, edge, holder, placed[0]))
+            late = {received}
             for op in function.ops:
                 op.operands = [received if item is value else item for item in op.operands]
-                if op.attrs["phase"] != EXECUTE and received in op.operands:
+                if op.attrs["phase"] == COMPILE and not late.isdisjoint(op.operands):
                     op.attrs["phase"] = EXECUTE  # what is packed of it is packed each run
+                    late.update(op.results)
         first = [op for op in function.ops if op.name == CONST]
         rest = [op for op in function.ops if op.name != CONST]
         function.ops = [*first, *sends, *receives, *rest]
         if log is not None:
             log.extend(Applied(self.name, "", str(op)) for op in (*sends, *receives))
         return module
+
+    def _is_held(self, function: Function, holder: str) -> bool:
+        """Whether the pass ran already: the constants stand on the holder, which sends them."""
+        sent = {
+            op.operands[0].name for op in function.ops
+            if op.name == SEND and devices_of(op) == (holder,) and op.operands[0].producer
+            and op.operands[0].producer.name == CONST
+        }  # fmt: skip
+        return bool(sent) and {unquote(item) for item in self.values.split("+")} == sent
 
     def send(self, value: Value, edge: int, source: str, target: str) -> Op:
         attrs: dict[str, Attribute] = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from rlx_edge.compile import CudaTarget
+from rlx_edge.compile import Assembler, CudaTarget
+from rlx_edge.gpu_workers.cuda.compiler import compile_source
 from rlx_edge.gpu_workers.cuda.device import open_device, peer_access, read_properties
 from rlx_edge.gpu_workers.cuda.library import EXTRAS, device_count
 from rlx_edge.gpu_workers.cuda.unit import CudaUnit
@@ -36,6 +37,27 @@ def make_unit(device: Device, cache: bool | Path, seconds: float | None = None) 
     """A unit; machine code is kept in the folder ``cache``. Kernels cannot be interrupted."""
     del seconds
     return CudaUnit(str(device), cache_folder() if cache is True else cache or None)
+
+
+def make_assembler(device: Device, cache: bool | Path) -> Assembler:
+    """What NVRTC says of code for a real device, which is opened, and the device's own limits. The
+    folder ``cache`` keeps the machine code for the unit."""
+    place = open_device(device.index).properties
+    folder = cache_folder() if cache is True else cache or None
+    major, minor = place.capability
+
+    def words(code: bytes) -> str:
+        return compile_source(code, f"sm_{major}{minor}", folder).log
+
+    limits = replace(
+        place.target.limits,
+        shared_block=place.shared_block,
+        shared_processor=place.shared_processor,
+        registers_processor=place.registers_processor,
+        threads_block=place.threads_block,
+        threads_processor=place.threads_processor,
+    )
+    return Assembler(words, limits)
 
 
 def cache_folder() -> Path:

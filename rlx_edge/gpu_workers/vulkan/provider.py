@@ -52,6 +52,11 @@ def make_unit(place: Device, cache: bool | Path, seconds: float | None = None) -
     return VulkanUnit(str(place), holder=str(place))
 
 
+def make_assembler(device: Device, cache: bool | Path) -> None:
+    """Nothing tells before a launch whether a kernel fits."""
+    del device, cache
+
+
 def describe() -> dict[str, object]:
     """Limits of every device; loads the driver."""
     return {"devices": [_row(found) for found in devices()]}

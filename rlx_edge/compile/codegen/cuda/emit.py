@@ -23,6 +23,7 @@ from rlx_edge.compile.codegen.cuda.emit_template import (
 )
 from rlx_edge.compile.codegen.cuda.mma_text import FUNCTIONS as MATRIX_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.prelude import base
+from rlx_edge.compile.codegen.cuda.ptxas import unfit
 from rlx_edge.compile.codegen.cuda.writer import identifier
 from rlx_edge.compile.codegen.kernel_form import kernel_name
 from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
@@ -83,5 +84,5 @@ def _head(name: str, struct: str, bounds: str) -> str:
     )
 
 
-BACKEND = Backend(OFFERS, emit_source, groups)
+BACKEND = Backend(OFFERS, emit_source, groups, unfit)
 """The CUDA backend's row."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rlx_edge.compile.targets.cuda import Limits
+from rlx_edge.ir.program import Entry
 
 WARP = 32
 REGISTER_UNIT = 256
@@ -14,6 +15,10 @@ REGISTER_UNIT = 256
 SHARED_UNIT = 128
 SHARED_RESERVED = 1024
 """Bytes of shared memory that the system takes for a block (compute capability 8.0 on)."""
+LEAST_OCCUPANCY = 1 / 8
+"""Below this share of resident threads nothing hides the latency of memory."""
+ARGUMENT_BYTES = 4096
+"""Of a kernel's parameters: the arena's base and the words of its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +35,21 @@ class KernelFigures:
 
     def excess(self, limits: Limits, threads: int) -> str:
         """Why the kernel is not fit for these limits, empty where it is."""
+        if self.registers > limits.registers_thread:
+            return f"needs {self.registers} registers a thread of {limits.registers_thread}"
+        if threads > limits.threads_block:
+            return f"needs {threads} threads a block of {limits.threads_block}"
         if self.spill_stores or self.spill_loads:
             return f"spills {self.spill_stores} bytes of registers"
         if self.shared > limits.shared_block:
             return f"needs {self.shared} bytes of shared memory of {limits.shared_block}"
         if self.registers * threads > limits.registers_processor:
             return f"needs {self.registers * threads} registers of {limits.registers_processor}"
+        if self.occupancy(limits, threads) < LEAST_OCCUPANCY:
+            occupancy = self.occupancy(limits, threads)
+            return (
+                f"fills {occupancy:.1%} of a processor's threads, less than {LEAST_OCCUPANCY:.1%}"
+            )
         return ""
 
     def blocks(self, limits: Limits, threads: int) -> int:
@@ -79,3 +93,30 @@ def _figures(text: str) -> Iterator[KernelFigures]:
             shared = _SHARED.search(line)
             yield KernelFigures(name, int(used[1]), *stack, int(shared[1]) if shared else 0)
             name = ""
+
+
+def argument_excess(entries: Sequence[Entry]) -> dict[int, str]:
+    """Kernels whose parameters are too many, by number; no assembler takes them."""
+    sizes = {number: 8 + 4 * entry.words for number, entry in enumerate(entries) if entry.threads}
+    return {
+        number: f"needs {nbytes} bytes of arguments of {ARGUMENT_BYTES}"
+        for number, nbytes in sizes.items()
+        if nbytes > ARGUMENT_BYTES
+    }
+
+
+def unfit(entries: Sequence[Entry], ask: Callable[[], str], limits: Limits) -> dict[int, str]:
+    """Kernels that do not fit ``limits``, by number, and why; ``ask`` gives the assembler's words
+    where they are needed."""
+    found = argument_excess(entries)
+    if found:
+        return found
+    numbers = {entry.name: number for number, entry in enumerate(entries)}
+    for figures in parse_ptxas(ask()):
+        number = numbers.get(figures.name)
+        if number is None:
+            continue
+        reason = figures.excess(limits, entries[number].threads)
+        if reason:
+            found[number] = reason
+    return found

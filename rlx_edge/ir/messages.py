@@ -42,7 +42,7 @@ MESSAGES: dict[str, Message] = {
     ),
     "plan.memory": Message(
         LimitError,
-        "the model needs more memory than WebAssembly has at these sizes",
+        "the model needs more memory than 32-bit addresses reach at these sizes",
         found="{nbytes} bytes",
         allowed="at most {limit} bytes",
     ),
@@ -212,7 +212,7 @@ MESSAGES: dict[str, Message] = {
     ),
     "memory.limit:weights": Message(
         LimitError,
-        "the weights need more memory than WebAssembly has",
+        "the weights need more memory than 32-bit addresses reach",
         found="{nbytes} bytes",
         allowed="at most {limit} bytes",
     ),

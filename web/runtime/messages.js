@@ -7,7 +7,7 @@
  */
 export const MESSAGES = {
   "plan.guard": ["GuardError", "these sizes need another variant: {text} does not hold", "{left} and {right}"],
-  "plan.memory": ["LimitError", "the model needs more memory than WebAssembly has at these sizes", "{nbytes} bytes", "at most {limit} bytes"],
+  "plan.memory": ["LimitError", "the model needs more memory than 32-bit addresses reach at these sizes", "{nbytes} bytes", "at most {limit} bytes"],
   "plan.division": ["GuardError", "a size divides by zero", "{symbols}"],
   "plan.range": ["LimitError", "a size or address exceeds 32 bits", "{symbols}"],
   "plan.shape": ["GuardError", "'{name}' would be empty", "{shape}"],
@@ -63,7 +63,7 @@ export const MESSAGES = {
   "engine.internal": ["DeviceError", "the engine failed", "{reason}"],
   "run.timeout": ["LimitError", "the run takes too long", undefined, "at most {seconds} seconds"],
   "memory.limit": ["LimitError", "more memory than the device can give", "{nbytes} bytes", "at most {limit} bytes"],
-  "memory.limit:weights": ["LimitError", "the weights need more memory than WebAssembly has", "{nbytes} bytes", "at most {limit} bytes"],
+  "memory.limit:weights": ["LimitError", "the weights need more memory than 32-bit addresses reach", "{nbytes} bytes", "at most {limit} bytes"],
   "memory.exhausted": ["LimitError", "the gateway has no memory left for this", "{reason}"],
   "memory.grow": ["LimitError", "the system or the module refuses that much memory", "{nbytes} bytes"],
   "memory.range": ["DeviceError", "access outside the device's memory", "{nbytes} bytes at {address}", "0 to {size}"],

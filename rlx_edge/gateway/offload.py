@@ -15,17 +15,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
 
-from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from rlx_edge.gateway.access import Access, chosen_subprotocol
 from rlx_edge.gateway.compiling import Compiler
-from rlx_edge.gateway.engines.engine import Engine
-from rlx_edge.gateway.engines.in_process import InProcessEngine
-from rlx_edge.gateway.limits import Limits
-from rlx_edge.gateway.protocol import encode, tensor_frames
-from rlx_edge.gateway.registry import Registry
-from rlx_edge.gateway.session import (
+from rlx_edge.gateway.effects import (
     Compile,
     Deliver,
     Effect,
@@ -35,13 +32,19 @@ from rlx_edge.gateway.session import (
     Load,
     Log,
     Publish,
-    ServerSession,
     Start,
     Stop,
     Stream,
     Transmit,
 )
-from rlx_edge.gateway.tensors import Tensors, refusal
+from rlx_edge.gateway.engines.engine import Engine
+from rlx_edge.gateway.engines.in_process import InProcessEngine
+from rlx_edge.gateway.limits import Limits
+from rlx_edge.gateway.metrics import MEDIA_TYPE, Metrics
+from rlx_edge.gateway.protocol import encode, tensor_frames
+from rlx_edge.gateway.registry import Registry
+from rlx_edge.gateway.session import ServerSession
+from rlx_edge.gateway.tensors import NO_STORE, Tensors, refusal
 from rlx_edge.gateway.workers import Workers
 from rlx_edge.ir.core import Constant
 from rlx_edge.ir.errors import DeviceError, RlxError
@@ -69,6 +72,7 @@ class Offload:
         self.connections: dict[str, Connection] = {}
         """By ticket."""
         self.workers = workers
+        self._metrics = Metrics()
         self._closing = False
         self._count = 0
         self._models: tuple[str, ...] = ()
@@ -78,6 +82,7 @@ class Offload:
         return [
             WebSocketRoute("/offload", self.socket),
             *Tensors(self).routes(),
+            Route("/metrics", self.tell_metrics),
         ]
 
     @contextlib.asynccontextmanager
@@ -93,6 +98,7 @@ class Offload:
             capacity=self.limits.jobs,
         )
         self._models = await self.registry.digests()
+        log.addHandler(self._metrics)
         ticker = asyncio.create_task(self._tick())
         try:
             yield
@@ -105,6 +111,7 @@ class Offload:
                 await asyncio.to_thread(self.engine.close)
             except DeviceError as error:  # what was still held, by name
                 log.error("leak", extra={"code": error.code, "reason": str(error)})
+            log.removeHandler(self._metrics)
 
     async def _tick(self) -> None:
         before = time.monotonic()
@@ -117,6 +124,18 @@ class Offload:
                 if late > TICK_SECONDS:
                     connection.excuse(late)
                 connection.tick(now)
+
+    async def tell_metrics(self, request: Request) -> Response:
+        """Counts and what clients hold, for who shows the token."""
+        try:
+            self.access.check_handshake(request.headers)
+        except RlxError as error:
+            return refusal(error)
+        sessions = [item.session.holding() for item in self.connections.values()]
+        names = ("shards", "runs", "tensor_bytes", "upload_bytes")
+        gauges = {f"rlx_edge_{name}": sum(item[name] for item in sessions) for name in names}
+        text = self._metrics.text({"rlx_edge_clients": len(sessions), **gauges})
+        return PlainTextResponse(text, media_type=MEDIA_TYPE, headers=NO_STORE)
 
     # ---- WebSocket ---------------------------------------------------------------------------
 

@@ -19,8 +19,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
+from rlx_edge.gateway.effects import (
+    Compile,
+    Deliver,
+    Effect,
+    FindWeights,
+    Free,
+    HangUp,
+    Load,
+    Log,
+    Publish,
+    Start,
+    Stop,
+    Stream,
+    Transmit,
+)
 from rlx_edge.gateway.limits import Limits
 from rlx_edge.gateway.liveness import Liveness
 from rlx_edge.gateway.protocol import (
@@ -49,129 +63,6 @@ MAX_EVENTS = 200
 
 PROTOCOL_ERROR, INVALID_DATA, TOO_BIG, GOING_AWAY = 1002, 1007, 1009, 1001
 """Close codes of WebSocket (RFC 6455, section 7.4.1)."""
-
-
-# ---- effects ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Transmit:
-    """Send the bytes as one binary message, an urgent one in front of what waits: heartbeats do not
-    queue behind a large tensor."""
-
-    data: bytes
-    urgent: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """Send the tensor of an edge in frames, each when the socket takes it; ``fetched`` is told
-    when that is done or given up."""
-
-    run: int
-    edge: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class HangUp:
-    """Send what is waiting, then close with this code."""
-
-    code: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """One line: an event and its fields."""
-
-    event: str
-    fields: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Compile:
-    """Verify and compile; answered by ``compiled`` or ``shard_failed``."""
-
-    shard: int
-    device: str
-    text: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class FindWeights:
-    """Look for constants in the gateway's own models; answered by ``weights_found``."""
-
-    shard: int
-    model: str
-    values: Mapping[str, tuple[int, ...]]
-    digests: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Load on the device; answered by ``loaded`` or ``shard_failed``. ``blobs`` are the client's
-    own bytes, the other constants are the gateway's."""
-
-    shard: int
-    program: Program
-    blobs: Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Begin a run; answered by ``emitted``, ``run_done`` or ``run_failed``."""
-
-    run: int
-    shard: int
-    symbols: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Deliver:
-    """The bytes of an edge for a run that was started."""
-
-    run: int
-    edge: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Cancel a run; answered by ``run_failed`` or ``run_done``."""
-
-    run: int
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Offer bytes for one GET under this id."""
-
-    id: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Free:
-    """Give up a shard's device memory."""
-
-    shard: int
-
-
-Effect: TypeAlias = (
-    Transmit
-    | Stream
-    | HangUp
-    | Log
-    | Compile
-    | FindWeights
-    | Load
-    | Start
-    | Deliver
-    | Stop
-    | Publish
-    | Free
-)
 
 
 # ---- records ---------------------------------------------------------------------------------
@@ -314,6 +205,15 @@ class ServerSession:
     def fetched(self, nbytes: int) -> None:
         """A published or streamed tensor has been taken, or given up."""
         self._published -= nbytes
+
+    def holding(self) -> dict[str, int]:
+        """What the client has of the gateway now."""
+        return {
+            "shards": len(self._shards),
+            "runs": len(self._runs),
+            "tensor_bytes": self._under_way(),
+            "upload_bytes": self._uploaded(),
+        }
 
     # ---- what the engine answers -------------------------------------------------------------
 
@@ -663,9 +563,14 @@ class ServerSession:
             )
         self._account(nbytes)
 
-    def _account(self, nbytes: int) -> None:
+    def _under_way(self) -> int:
         waiting = sum(map(len, self._stored.values())) + self._published + self._receiving
-        waiting += sum(p.total for run in self._runs.values() for p in run.incoming.values())
+        return waiting + sum(
+            pieces.total for run in self._runs.values() for pieces in run.incoming.values()
+        )
+
+    def _account(self, nbytes: int) -> None:
+        waiting = self._under_way()
         if waiting + nbytes > self._limits.stored_bytes:
             raise failure(
                 "upload.limit", found=f"{waiting + nbytes} bytes", allowed=self._limits.stored_bytes

@@ -45,7 +45,7 @@ def served_elsewhere(folder: Path) -> Iterator[str]:
 @pytest.mark.parametrize("transport", ["websocket", "http"])
 def test_a_page_that_is_served_elsewhere(browser: Any, tmp_path: Path, transport: str) -> None:
     site, log = require_site(), tmp_path / "log"
-    job = {"part": compiled(0 if transport == "http" else 1 << 40), "token": TOKEN}
+    job: dict[str, Any] = {"part": compiled(0 if transport == "http" else 1 << 40), "token": TOKEN}
     job |= {"nbytes": 300 << 10, "rounds": 2, "seconds": 60}
     page = browser.new_page()
     try:

@@ -70,13 +70,14 @@ class LiveGateway:
             time.sleep(0.02)
         raise AssertionError(f"no {event} number {count} in {self.lines[-10:]}")
 
-    def peak_bytes(self) -> int:
-        """The largest resident memory so far (``VmHWM``)."""
-        return self._status("VmHWM")
-
-    def resident_bytes(self) -> int:
-        """Resident memory now."""
+    def from_here(self) -> int:
+        """Resident memory now; ``peak_bytes`` counts from here on (proc(5), ``clear_refs``)."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5", encoding="ascii")
         return self._status("VmRSS")
+
+    def peak_bytes(self) -> int:
+        """The largest resident memory (``VmHWM``)."""
+        return self._status("VmHWM")
 
     def _status(self, name: str) -> int:
         text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")

@@ -86,7 +86,7 @@ def unharmed(
     with InferenceSession(str(model_file("digits"))) as whole:
         expected = whole.run(None, feeds)
     assert same_bits(bystander.run(None, feeds), expected)
-    before, refused = gateway.resident_bytes(), len(gateway.refused())
+    before, refused = gateway.from_here(), len(gateway.refused())
     yield
     assert gateway.process.poll() is None
     assert same_bits(bystander.run(None, feeds), expected)
@@ -413,6 +413,7 @@ def test_a_client_that_says_no_hello(gateway: LiveGateway) -> None:
         assert closed(peer) == 1002
 
 
+@pytest.mark.slow
 def test_a_half_open_socket(gateway: LiveGateway) -> None:
     """A peer that is there and never answers: heartbeats find it out."""
     with one_refusal(gateway, "peer.silent"), dial(gateway) as peer:
@@ -532,6 +533,7 @@ def test_bodies_under_way_are_bounded(gateway: LiveGateway) -> None:
         assert put(gateway, "d", headers | size, body)[0] == 204, "their room is free again"
 
 
+@pytest.mark.slow
 def test_a_body_that_stands_still(gateway: LiveGateway) -> None:
     with (
         ticket(gateway) as headers,
@@ -543,6 +545,7 @@ def test_a_body_that_stands_still(gateway: LiveGateway) -> None:
         assert (answer.status, json.loads(answer.read())["code"]) == (408, "peer.silent")
 
 
+@pytest.mark.slow
 def test_a_reader_of_a_body_that_stands_still(gateway: LiveGateway) -> None:
     """Who asks for a large tensor and does not read it is left; what waited for it is freed."""
     module = Split(bulk_bytes=0).run(place_module(parse_module(SMALL)))

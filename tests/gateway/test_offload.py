@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
 import sys
@@ -83,6 +84,42 @@ def test_a_model_that_branches_on_values(
             feeds = sample_inputs.silero_vad(0, rate=rate)
             assert same_bits(whole.run(None, feeds), parts.run(None, feeds))
         assert parts.compile_count == len(sample_inputs.WINDOWS)
+
+
+def metrics(gateway: LiveGateway, token: str = TOKEN) -> tuple[int, dict[str, float]]:
+    """Status, and samples by name and labels."""
+    peer = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
+    try:
+        peer.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+        answer = peer.getresponse()
+        text = answer.read().decode()
+    finally:
+        peer.close()
+    if answer.status != 200:
+        return answer.status, {}
+    rows = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    return answer.status, {name: float(number) for name, number in rows}
+
+
+def test_metrics(gateway: LiveGateway, digits: Path) -> None:
+    """What is counted is what is logged, and gauges follow what clients hold."""
+    assert metrics(gateway, "another")[0] == 401
+    gateway.wait_for("refused")
+    with OffloadSession(str(digits), gateway.url, TOKEN, mode="remote") as parts:
+        parts.run(None, sample_inputs.digits(0))
+        status, found = metrics(gateway)
+        assert status == 200
+        assert found["rlx_edge_clients"] >= 1 and found["rlx_edge_shards"] >= 1
+        assert found["rlx_edge_upload_bytes"] > 0
+        assert found["rlx_edge_runs"] == found["rlx_edge_tensor_bytes"] == 0
+        assert found['rlx_edge_requests_total{method="GET",status="401"}'] >= 1
+    gateway.wait_for("closed", sum(line["event"] == "connected" for line in gateway.lines))
+    _, found = metrics(gateway)
+    assert [found[f"rlx_edge_{name}"] for name in ("clients", "shards", "upload_bytes")] == [0] * 3
+    for event in ("connected", "hello", "ready", "done", "closed"):
+        logged = sum(line["event"] == event for line in gateway.lines)
+        assert found[f'rlx_edge_events_total{{event="{event}"}}'] == logged > 0
+    assert found['rlx_edge_events_total{event="refused",code="peer.token"}'] == 1
 
 
 def test_clients_do_not_disturb_each_other(gateway: LiveGateway, digits: Path) -> None:

@@ -15,9 +15,7 @@ from rlx_edge.compile.passes.split import Split
 from rlx_edge.compile.schedule import schedule
 from rlx_edge.gateway import client
 from rlx_edge.gateway.client import ClientSession
-from rlx_edge.gateway.limits import Limits
-from rlx_edge.gateway.protocol import Kind, decode, encode, frame, tensor_frames
-from rlx_edge.gateway.session import (
+from rlx_edge.gateway.effects import (
     Compile,
     Deliver,
     Effect,
@@ -27,12 +25,14 @@ from rlx_edge.gateway.session import (
     Load,
     Log,
     Publish,
-    ServerSession,
     Start,
     Stop,
     Stream,
     Transmit,
 )
+from rlx_edge.gateway.limits import Limits
+from rlx_edge.gateway.protocol import Kind, decode, encode, frame, tensor_frames
+from rlx_edge.gateway.session import ServerSession
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.digest import bytes_digest, module_digest
 from rlx_edge.ir.errors import RlxError
@@ -230,7 +230,11 @@ def test_a_socket_that_goes_frees_everything(cut: Module) -> None:
     pair.client.send_tensor(run, 0, b"x" * 100_000)
     pair.exchange()
     pair.work.clear()
+    held = pair.server.holding()
+    assert (held["shards"], held["runs"], held["tensor_bytes"]) == (1, 1, 0)
+    assert held["upload_bytes"] == len(texts(cut)[0]) + len(WEIGHT)
     pair.carry(pair.server.gone("lost"))
+    assert not any(pair.server.holding().values())
     assert pair.work == [Stop(run), Free(0)]
     assert pair.server.state == "closed"
     assert pair.server.received(b"late", 1.0) == []

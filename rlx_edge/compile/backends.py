@@ -67,10 +67,15 @@ class Backend:
 
 def backend_of(target: Target) -> Backend:
     """The row of a target; ``RlxError`` ``target.kind`` where this build has none."""
-    place = BACKENDS.get(target.kind)
+    return backend_named(target.kind)
+
+
+def backend_named(kind: str) -> Backend:
+    """The row of a kind of target; as ``backend_of``."""
+    place = BACKENDS.get(kind)
     if place is None:
         raise RlxError(
-            "target.kind", "no backend for this target", found=target.kind, allowed=list(BACKENDS)
+            "target.kind", "no backend for this target", found=kind, allowed=list(BACKENDS)
         )
     module, _, name = place.partition(":")
     return cast(Backend, getattr(import_module(module), name))

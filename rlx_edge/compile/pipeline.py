@@ -16,11 +16,13 @@ from urllib.parse import quote
 
 from rlx_edge.compile.passes.rewrite import Applied
 from rlx_edge.ir.core import Module
+from rlx_edge.ir.devices import parse_device
 from rlx_edge.ir.errors import RlxError
 
 PASSES: dict[str, str] = {
     "canonicalize": "rlx_edge.compile.passes.canonicalize:Canonicalize",
     "revalue": "rlx_edge.compile.passes.revalue:Revalue",
+    "fuse-attention": "rlx_edge.compile.passes.fuse_attention:FuseAttention",
     "decompose": "rlx_edge.compile.passes.decompose:Decompose",
     "share": "rlx_edge.compile.passes.share:Share",
     "fold": "rlx_edge.compile.passes.fold:Fold",
@@ -42,10 +44,26 @@ NATIVE_PIPELINE = (
 
 
 def native_pipeline(device: str, precision: str = "fixed") -> str:
-    """``NATIVE_PIPELINE`` for a device, whose contractions may do what ``precision`` allows."""
+    """``NATIVE_PIPELINE`` for a device, whose contractions may do what ``precision`` allows.
+
+    Attention becomes one operation where the device has a kernel for it; in ``fixed`` precision the
+    parts give the bits.
+    """
     if precision == "fixed":
         return NATIVE_PIPELINE.format(device=device)
-    return NATIVE_PIPELINE.format(device=f"{device},precision={precision}")
+    text = NATIVE_PIPELINE.format(device=f"{device},precision={precision}")
+    if offers_attention(device):
+        fused = f"fuse-attention{{precision={precision}}},decompose{{attention={precision}}}"
+        text = text.replace("decompose", fused, 1)
+    return text
+
+
+def offers_attention(device: str) -> bool:
+    """Whether the row of the device's kind has a template for attention."""
+    from rlx_edge.compile.backends import BACKENDS, backend_named
+
+    kind = parse_device(device).kind
+    return kind in BACKENDS and "rlxc::attention" in backend_named(kind).offers.claims
 
 
 def with_regions_apart(pipeline: str, values: Sequence[str]) -> str:

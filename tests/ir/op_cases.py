@@ -195,6 +195,11 @@ def _cast(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:
     return "Cast", {"to": DTYPES[str(dtype)].onnx}, []
 
 
+def _attention(attrs: Attrs) -> tuple[str, dict[str, Any], list[Array | None]]:
+    """Without rows that have no key, of which ONNX says something else."""
+    return "Attention", {"scale": attrs["scale"], "is_causal": int(bool(attrs["causal"]))}, []
+
+
 NODES: dict[str, Node] = {
     "exp": _plain("Exp"), "log": _plain("Log"), "sqrt": _plain("Sqrt"),
     "reciprocal": _plain("Reciprocal"), "erf": _plain("Erf"), "abs": _plain("Abs"),
@@ -216,7 +221,7 @@ NODES: dict[str, Node] = {
     "conv2d": _window("Conv"), "conv_transpose2d": _window("ConvTranspose"),
     "matmul": _plain("MatMul"), "batch_norm": _plain("BatchNormalization"),
     "softmax": _plain("Softmax"), "log_softmax": _plain("LogSoftmax"),
-    "layer_norm": _plain("LayerNormalization"),
+    "layer_norm": _plain("LayerNormalization"), "attention": _attention,
     "max_pool2d": _window("MaxPool"), "average_pool2d": _window("AveragePool"),
     "global_average_pool": _plain("GlobalAveragePool"), "global_max_pool": _plain("GlobalMaxPool"),
     "reduce_sum": _reduce_sum, "reduce_mean": _reduce("ReduceMean"),
@@ -231,7 +236,7 @@ NODES: dict[str, Node] = {
     "resize_cubic": _resize_cubic, "range": _range, "grid_sample": _grid_sample,
 }  # fmt: skip
 """``rlxc`` operator → the ONNX node of the same meaning."""
-OPSETS = {"gelu": 20, "grid_sample": 20, "average_pool2d": 19}
+OPSETS = {"attention": 23, "gelu": 20, "grid_sample": 20, "average_pool2d": 19}
 """Operator sets other than 17."""
 
 
@@ -245,6 +250,10 @@ def reference(name: str, attrs: Attrs, arrays: Sequence[Array]) -> Array:
         middle = start + delta * arrays[0].dtype.type(size - 1)
         half = delta / delta.dtype.type(2) if delta.dtype.kind == "f" else np.sign(delta)
         arrays = [arrays[0], np.asarray(middle + half, arrays[0].dtype), arrays[1]]
+    if op == "Attention":  # keys are rows there, and a bias has all rows
+        q, keys, v, *bias = arrays
+        rows = (*q.shape[:1], 1, q.shape[2], keys.shape[3])
+        arrays = [q, keys.swapaxes(2, 3), v, *(np.broadcast_to(item, rows) for item in bias)]
     inputs = [f"x{slot}" for slot in range(len(arrays))]
     initializers = []
     for position, constant in enumerate(constants):

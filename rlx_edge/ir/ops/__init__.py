@@ -18,6 +18,7 @@ from rlx_edge.ir.opdef import Expression, ExpressionContext, InferContext, OpDef
 from rlx_edge.ir.ops import (
     activation,
     arithmetic,
+    attention,
     communication,
     contraction,
     elementary,
@@ -43,6 +44,7 @@ OPS: dict[str, OpDef] = {
         arithmetic,
         contraction,
         normalization,
+        attention,
         pooling,
         reduction,
         shape,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from string import Template
 
+from rlx_edge.compile.codegen.cuda.emit_attention import attention_words, emit_attention
 from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines
 from rlx_edge.compile.codegen.cuda.emit_mma import (
     emit_finish,
@@ -50,6 +51,7 @@ from rlx_edge.compile.codegen.cuda.template_text import (
     STORE_PLANES,
 )
 from rlx_edge.compile.epilogue_access import BATCH_CHANNEL
+from rlx_edge.compile.templates.attention import THREADS as ATTENTION_THREADS
 from rlx_edge.compile.templates.gpu import (
     BLOCKED,
     GpuTile,
@@ -89,7 +91,7 @@ def template_words(kernel: TemplateKernel) -> tuple[tuple[str, ...], tuple[str, 
 
 def uses_matrix_units(kernel: TemplateKernel) -> bool:
     """Whether the kernel's text calls the functions of ``mma_text``."""
-    return kernel.template.startswith("mma_")
+    return kernel.template.startswith("mma_") or kernel.template == "attention"
 
 
 def template_struct(name: str, kernel: TemplateKernel) -> str:
@@ -238,6 +240,7 @@ _TEMPLATES: dict[str, _Row] = {
     "depthwise": _Row(_depthwise, lambda kernel: FLAT_THREADS, conv_kernel_words),
     "mma_matmul": _Row(emit_mma_matmul, mma_threads, matmul_kernel_words),
     "mma_conv2d": _Row(emit_mma_conv, mma_threads, conv_kernel_words),
+    "attention": _Row(emit_attention, lambda kernel: ATTENTION_THREADS, attention_words),
     "cublas": _Row(_no_text, lambda kernel: 0, matmul_kernel_words),
     "finish": _Row(emit_finish, lambda kernel: FLAT_THREADS, matmul_kernel_words),
 }

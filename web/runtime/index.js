@@ -10,6 +10,7 @@ import "./dims.js";
 import "./executor.js";
 import "./feeds.js";
 import "./files.js";
+import "./gateway_connection.js";
 import "./gateway_session.js";
 import "./integers.js";
 import "./links.js";

@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= auto
 BENCH_ARGS ?=
 SERVE_ARGS ?= --open
-.PHONY: help setup web run samples test test-slow test-browser check bless bench docs accept-native accept-gpu accept-page accept-offload bench-page screenshots
+.PHONY: help setup web run samples test test-slow test-browser check bless bench docs accept-native accept-devices accept-gpu accept-page accept-offload bench-page screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,7 +87,10 @@ screenshots: web ## write the pictures of the documentation
 accept-page: web ## run the acceptance list of the page, a figure a line
 	$(BIN)/python -m scripts.accept_page
 
-accept-gpu: $(STAMP) ## run the acceptance list of a machine with a CUDA GPU (needs CuPy)
+accept-devices: setup ## run the acceptance list of devices as far as it needs no GPU
+	$(BIN)/python -m scripts.accept_devices
+
+accept-gpu: $(STAMP) ## run the acceptance list of a machine with an NVIDIA GPU (needs CuPy, Vulkan)
 	$(BIN)/python -m scripts.accept_gpu
 
 accept-native: setup ## run the acceptance list of the native stage, a figure a line

@@ -18,7 +18,8 @@ from rlx_edge.compile.passes.hold import Hold
 from rlx_edge.compile.passes.split import Split
 from rlx_edge.compile.pipeline import run_passes
 from rlx_edge.engines import provider_of
-from rlx_edge.ir.core import Constant, Module
+from rlx_edge.ir.builder import Builder
+from rlx_edge.ir.core import Constant, Function, Module, Value
 from rlx_edge.ir.devices import parse_device
 from rlx_edge.ir.digest import bytes_digest, module_digest
 from rlx_edge.ir.interpreter import interpret
@@ -65,6 +66,16 @@ func @layer(%x: f32[n, {CHANNELS}, {SIZE}, {SIZE}]) -> (f32[{shape}]) {{
         type, source = tensor_type(F32, *array.shape), MemorySource(array.tobytes())
         module.constants[digest] = Constant(digest, type, source, 0, array.nbytes)
     return module, rng.standard_normal((2, CHANNELS, SIZE, SIZE)).astype(np.float32)
+
+
+def small_module() -> Module:
+    """``max(x + x, 0)``."""
+    x = Value("x", tensor_type(F32, "n"))
+    function = Function("small", [x], [], [])
+    builder = Builder(function)
+    total = builder.op("rlxc::add", [x, x], {})
+    function.returns = [builder.op("rlxc::relu", [total], {})]
+    return Module("small", function)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from rlx_edge.gateway.effects import (
     Transmit,
 )
 from rlx_edge.gateway.engines.engine import Engine
+from rlx_edge.gateway.engines.faults import told
 from rlx_edge.gateway.engines.in_process import InProcessEngine
 from rlx_edge.gateway.limits import Limits
 from rlx_edge.gateway.metrics import MEDIA_TYPE, Metrics
@@ -324,8 +325,8 @@ class Connection:
                 program, graph = await self._offload.compiler.compile(
                     effect.text, effect.device, target
                 )
-            except RlxError as error:
-                self.apply(self.session.shard_failed(effect.shard, error))
+            except Exception as error:  # whatever a driver does: its client is told
+                self.apply(self.session.shard_failed(effect.shard, told(error)))
             else:
                 self.apply(self.session.compiled(effect.shard, program, graph))
 

@@ -17,6 +17,7 @@ from rlx_edge import InferenceSession
 from rlx_edge.compile import VulkanTarget, compile_module
 from rlx_edge.compile.codegen.spirv.emit import emit_module
 from rlx_edge.compile.compiler import CompiledModule
+from rlx_edge.gpu_workers.vulkan import context as context_module
 from rlx_edge.gpu_workers.vulkan import provider
 from rlx_edge.gpu_workers.vulkan.context import DeviceBuffer, VulkanContext, context
 from rlx_edge.gpu_workers.vulkan.physical import devices
@@ -244,6 +245,43 @@ def test_one_context_however_often_it_is_asked_for() -> None:
         unit = ready_unit(first)
         unit.close()
     assert len(first.buffers) == held
+
+
+@pytest.mark.parametrize("call", ["vkQueueSubmit", "vkWaitForFences"])
+def test_a_lost_device_is_opened_again(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    vk = context_module.binding()
+
+    class Losing:
+        """The package, of which one call finds the device lost."""
+
+        def __getattr__(self, name: str) -> Any:
+            return self.lose if name == call else getattr(vk, name)
+
+        def lose(self, *words: Any) -> None:
+            raise vk.VkErrorDeviceLost
+
+    before = context(0)
+    unit = ready_unit(before)
+    unit.upload(144 * 16, np.zeros(8, np.float32))
+    with monkeypatch.context() as patch:
+        patch.setattr(context_module, "binding", Losing)
+        with pytest.raises(DeviceError) as caught:
+            unit.launch(0, 1)
+            unit.synchronize()
+        assert code_of(caught) == "vulkan.lost" and before.is_lost
+        with pytest.raises(DeviceError) as caught:
+            unit.launch(0, 1)
+        assert code_of(caught) == "unit.failed"
+        unit.close()
+    after = context(0)
+    assert after is not before and context(0) is after
+    assert before.buffers == []
+    unit = ready_unit(after)
+    for address in (144, 160):
+        unit.upload(address * 16, np.ones(8, np.float32))
+    unit.launch(0, 1)
+    np.testing.assert_array_equal(unit.download(128 * 16, F32, (8,)), np.full(8, 2, np.float32))
+    unit.close()
 
 
 def test_a_leak_is_named_at_shutdown() -> None:

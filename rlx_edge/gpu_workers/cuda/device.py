@@ -9,6 +9,7 @@ from typing import Any
 
 from rlx_edge.compile import CudaTarget
 from rlx_edge.gpu_workers.cuda.library import cupy, device_count, runtime
+from rlx_edge.gpu_workers.cuda.memory import device_error, errors
 from rlx_edge.ir.errors import DeviceError
 
 
@@ -64,7 +65,8 @@ def open_device(index: int) -> CudaDevice:
     """The device, opened once however often it is asked for.
 
     ``DeviceError``: ``cuda.package``, ``cuda.driver``, ``cuda.index`` for an index that is not
-    there, ``cuda.fork`` in a child of a process that used CUDA (a context does not survive a fork).
+    there, what ``device_error`` says of one that cannot be opened, ``cuda.fork`` in a child of a
+    process that used CUDA (a context does not survive a fork).
     """
     with _LOCK:
         if _PROCESS and _PROCESS[0] != os.getpid():
@@ -83,9 +85,12 @@ def open_device(index: int) -> CudaDevice:
                     f"there is no device cuda:{index}",
                     allowed=[f"cuda:{number}" for number in range(count)] or "none",
                 )
-            found = CudaDevice(read_properties(index))
-            with found.use():
-                runtime().free(0)  # makes the primary context
+            try:
+                found = CudaDevice(read_properties(index))
+                with found.use():
+                    runtime().free(0)  # makes the primary context
+            except errors() as error:
+                raise device_error(error, f"cuda:{index}") from None
             _OPEN[index] = found
             _PROCESS[:] = [os.getpid()]
         return found

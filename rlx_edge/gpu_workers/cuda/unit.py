@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from rlx_edge.gpu_workers.cuda.blas import Blas
 from rlx_edge.gpu_workers.cuda.choices import Choices
 from rlx_edge.gpu_workers.cuda.compiler import compile_source
 from rlx_edge.gpu_workers.cuda.device import CudaDevice, open_device
-from rlx_edge.gpu_workers.cuda.library import cupy, driver, reason, runtime
+from rlx_edge.gpu_workers.cuda.library import cupy, driver, runtime
+from rlx_edge.gpu_workers.cuda.memory import DeviceMemory, device_error, errors
 from rlx_edge.gpu_workers.cuda.staging import Staging
 from rlx_edge.gpu_workers.cuda.tuning import Tuning
 from rlx_edge.ir.devices import parse_device
@@ -41,6 +43,7 @@ SHAPES = 16
 MAX_GRID = (1 << 31) - 1
 
 Segment = tuple[int, int]
+T = TypeVar("T")
 
 
 class CudaUnit:
@@ -66,6 +69,7 @@ class CudaUnit:
         self._stream: Any = None
         self._staging: Staging | None = None
         self._pointer = 0
+        self._memory: DeviceMemory | None = None
         self._size = 0
         self._words: np.ndarray[Any, np.dtype[np.int32]] | None = None
         self._blocks: OrderedDict[bytes, dict[Segment, Any]] = OrderedDict()
@@ -131,15 +135,16 @@ class CudaUnit:
         assert self._context is not None and self._staging is not None
         with self._context.use():
             if self._state == "ready":
-                self._stream.synchronize()
+                with suppress(*errors()):  # a lost device runs nothing any more
+                    self._stream.synchronize()
             self._blocks.clear()
             self._graphs = {}
-            if self._pointer and self._state == "ready":
-                runtime().free(self._pointer)
+            if self._memory is not None:
+                self._memory.release()
             self._staging.close()
             if self._blas is not None:
                 self._blas.close()
-        self._blas = self._choices = None
+        self._blas = self._choices = self._memory = None
         self._pointer = self._size = 0
         self._module = self._stream = self._staging = None
         self._functions = []
@@ -149,22 +154,26 @@ class CudaUnit:
         device = self._use()
         if nbytes <= self._size:
             return
+        with device.use():
+            memory = self._guarded(lambda: self._reserve(device, nbytes))
+            old, self._memory = self._memory, memory
+            if old is not None:
+                self._guarded(lambda: self._move(old, memory))
+                old.release()
+        self._pointer, self._size = memory.pointer, nbytes
+        self._blocks.clear()  # graphs have the old base in them
+        self._graphs = {}
+
+    def _reserve(self, device: CudaDevice, nbytes: int) -> DeviceMemory:
         free = device.free_memory()[0]
         if nbytes + SLACK > free:  # what is there now is copied before it goes
             raise memory_limit(self.device, nbytes, max(free - SLACK, 0))
-        with device.use():
-            try:
-                pointer = int(runtime().malloc(nbytes + SLACK))
-            except runtime().CUDARuntimeError:
-                raise failure("memory.grow", where=self.device, nbytes=nbytes) from None
-            if self._pointer:
-                copy = runtime().memcpyDeviceToDevice
-                runtime().memcpyAsync(pointer, self._pointer, self._size, copy, self._stream.ptr)
-                self._stream.synchronize()
-                runtime().free(self._pointer)
-        self._pointer, self._size = pointer, nbytes
-        self._blocks.clear()  # graphs have the old base in them
-        self._graphs = {}
+        return DeviceMemory(self.device, nbytes + SLACK, "unit")
+
+    def _move(self, source: DeviceMemory, target: DeviceMemory) -> None:
+        copy = runtime().memcpyDeviceToDevice
+        runtime().memcpyAsync(target.pointer, source.pointer, self._size, copy, self._stream.ptr)
+        self._stream.synchronize()
 
     # ---- data --------------------------------------------------------------------------------
 
@@ -290,15 +299,13 @@ class CudaUnit:
         with device.use():
             self._guarded(self._stream.synchronize)
 
-    def _guarded(self, action: Any) -> None:
+    def _guarded(self, action: Callable[[], T]) -> T:
         """Run ``action``; what CUDA reports makes the unit unusable."""
         try:
-            action()
-        except (runtime().CUDARuntimeError, driver().CUDADriverError) as error:
+            return action()
+        except errors() as error:
             self._state = "failed"
-            raise DeviceError(
-                "cuda.launch", "the device reports an error", found=reason(error), where=self.device
-            ) from None
+            raise device_error(error, self.device) from None
 
     def _use(self) -> CudaDevice:
         if self._state == "failed":

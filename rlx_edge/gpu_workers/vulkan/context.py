@@ -10,7 +10,8 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,14 @@ DEVICE_ADDRESS_MEMORY = 0x00000002
 """VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT"""
 
 _contexts: dict[int, VulkanContext] = {}
+_lost: list[VulkanContext] = []
+"""Contexts that answer nothing any more; units may still hold something of them."""
 _process: list[int] = []
 _lock = threading.Lock()
 
 
 def context(index: int) -> VulkanContext:
-    """The process's context of a device.
+    """The process's context of a device; a fresh one after the device was lost.
 
     ``DeviceError`` where there is none, ``vulkan.fork`` in a child of a process that has one: a
     driver does not survive a fork.
@@ -48,6 +51,9 @@ def context(index: int) -> VulkanContext:
             )
         _process[:] = [os.getpid()]
         found = _contexts.get(index)
+        if found is not None and found.is_lost:
+            _lost.append(found)
+            found = None
         if found is None:
             found = _contexts[index] = VulkanContext(device(index))
         return found
@@ -56,9 +62,11 @@ def context(index: int) -> VulkanContext:
 def shut_down() -> list[str]:
     """Close every context and the instance; one line for each buffer that was still held."""
     with _lock:
-        leaks = [line for found in _contexts.values() for line in found.close()]
-        if _contexts:
+        every = [*_lost, *_contexts.values()]
+        leaks = [line for found in every for line in found.close()]
+        if every:
             _contexts.clear()
+            _lost.clear()
             close_instance()
         return leaks
 
@@ -142,6 +150,7 @@ class VulkanContext:
         vk = binding()
         self.device, self.name = found, found.name
         self.buffers: list[DeviceBuffer] = []
+        self.is_lost = False
         self._fences: list[Any] = []
         self._queue_lock = threading.Lock()
         families = vk.vkGetPhysicalDeviceQueueFamilyProperties(found.handle)
@@ -204,7 +213,7 @@ class VulkanContext:
     def submit(self, commands: Sequence[Any]) -> Any:
         """Start command buffers in order; a fence for ``wait``."""
         vk = binding()
-        with self._queue_lock, guarded(self.name, "submitting work"):
+        with self._queue_lock, self._watched("submitting work"):
             if self._fences:
                 fence = self._fences.pop()
             else:
@@ -218,11 +227,21 @@ class VulkanContext:
         if not fences:
             return
         vk = binding()
-        with guarded(self.name, "running kernels"):
+        with self._watched("running kernels"):
             vk.vkWaitForFences(self.handle, len(fences), fences, True, FOREVER)
             vk.vkResetFences(self.handle, len(fences), fences)
         with self._queue_lock:
             self._fences += fences
+
+    @contextmanager
+    def _watched(self, doing: str) -> Iterator[None]:
+        """As ``guarded``; notes that the device is lost."""
+        try:
+            with guarded(self.name, doing):
+                yield
+        except DeviceError as error:
+            self.is_lost |= error.code == "vulkan.lost"
+            raise
 
     def close(self) -> list[str]:
         """Destroy the device; one line for each buffer that was still held, which is freed."""

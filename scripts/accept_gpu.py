@@ -32,7 +32,7 @@ from rlx_edge.ir.interpreter import interpret
 from rlx_edge.ir.tensor import Tensor
 from rlx_edge.ir.types import F64
 from rlx_edge.model_store import model_path
-from scripts import gpu_times
+from scripts import accept_precision, gpu_times
 from scripts.acceptance import Line, Verdict, list_parser, run_lines
 from scripts.device_checks import (
     conformance,
@@ -138,6 +138,19 @@ def check_times() -> Verdict:
     return Verdict(True, "figures", (*gpu_times.times(), *gpu_times.layers()))
 
 
+def check_precision() -> Verdict:
+    """The lines of ``accept_precision``; one that differs ends with ``SystemExit``."""
+    told: list[str] = []
+    failed: list[str] = []
+    for name, line in accept_precision.LINES.items():
+        try:
+            told += [f"{name}: {text}" for text in line()]
+        except (SystemExit, AssertionError, RlxError) as error:
+            failed.append(name)
+            told.append(f"{name}: FAILED: {error}")
+    return Verdict(not failed, f"failed: {failed}" if failed else "all hold", tuple(told))
+
+
 LINES: dict[int, Line] = {
     1: (
         "every operator on CUDA and Vulkan",
@@ -148,6 +161,7 @@ LINES: dict[int, Line] = {
     5: ("what does not fit runs in parts", check_fitting),
     6: ("one context, memory flat, failures reported, leaks named", check_life),
     7: ("times", check_times),
+    8: ("precisions beyond fixed", check_precision),
 }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from rlx_edge.compile.backends import Code
+from rlx_edge.compile.codegen.cuda.attention_text import FUNCTIONS as ATTENTION_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.emit import emit_source
 from rlx_edge.compile.codegen.cuda.mma_text import FUNCTIONS as MATRIX_FUNCTIONS
 from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
@@ -124,6 +125,27 @@ static void multiply_fp16(float* d, const unsigned* a, const unsigned* b)
   multiply(d, a, b, true);
 }
 
+static float opened[1024];
+static float beside(float x, unsigned mask)
+{
+  opened[threadIdx.x] = x;
+  __syncthreads();
+  const float y = opened[threadIdx.x ^ mask];
+  __syncthreads();
+  return y;
+}
+static float row_most(float x)
+{
+  x = fmaxf(x, beside(x, 1));
+  return fmaxf(x, beside(x, 2));
+}
+static float row_sum(float x)
+{
+  x = x + beside(x, 1);
+  return x + beside(x, 2);
+}
+static float power_of_two(float x) { return exp2f(x); }
+
 static void run_group(unsigned threads, bool together)
 {
   if (!together) {
@@ -181,7 +203,7 @@ def code_of(program: Program) -> Code:
 def namespaced(code: Code, number: int) -> str:
     """The source in a namespace of its own, so that several can be one file."""
     text = code.data.decode("utf-8").replace('extern "C" __global__', "__global__")
-    text = text.replace(MATRIX_FUNCTIONS, "")
+    text = text.replace(MATRIX_FUNCTIONS, "").replace(ATTENTION_FUNCTIONS, "")
     return f"namespace p{number} {{\n{text}}}\n"
 
 

@@ -21,11 +21,12 @@ TOLERANCE = 1e-5
 
 
 class Oracle:
-    """A model under onnxruntime: one thread, its default graph optimisations, CPU."""
+    """A model under onnxruntime: one thread (0: as many as there are cores), its default graph
+    optimisations, CPU."""
 
-    def __init__(self, model: Path | bytes) -> None:
+    def __init__(self, model: Path | bytes, threads: int = 1) -> None:
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
+        options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         source = model if isinstance(model, bytes) else str(model)

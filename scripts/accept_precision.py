@@ -1,0 +1,183 @@
+"""Lines of the CUDA acceptance list about precisions beyond ``fixed``.
+
+* ``precision``: every way to products and convolutions on the device, against f64; what was chosen;
+* ``attention``: one kernel against f64;
+* ``precise_models``: stored models in every precision, against onnxruntime.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rlx_edge import InferenceSession
+from rlx_edge.compile import CompiledModule
+from rlx_edge.gpu_workers.cuda.choices import Choices
+from rlx_edge.gpu_workers.cuda.tuning import Measured
+from rlx_edge.gpu_workers.cuda.unit import CudaUnit
+from rlx_edge.ir.program import Choice, Program
+from rlx_edge.model_store import model_path
+from tests import sample_inputs
+from tests.compile.codegen import test_cuda_attention as attentions
+from tests.compile.codegen import test_cuda_precision as contractions
+from tests.cuda_programs import run_program
+from tests.oracles import Comparison, Oracle
+
+Array = npt.NDArray[Any]
+DEVICE = "cuda:0"
+CACHE = Path(tempfile.gettempdir()) / "cubin"
+"""One compilation for all ways of a program."""
+SHAPES = ((2, 5, 39, 9), (1, 130, 64, 132), (3, 300, 257, 260), (12, 128, 32, 128))
+CONVS = ((3, 16, 3, 2, 1), (16, 10, 1, 1, 1), (64, 72, 3, 1, 1), (8, 16, 3, 1, 2))
+MODELS: dict[str, Callable[[], dict[str, Array]]] = {
+    "digits": lambda: sample_inputs.digits(0, 3),
+    "orientation": lambda: sample_inputs.orientation(0, 2),
+    "ppocr_rec": lambda: sample_inputs.ppocr_rec(0),
+}
+TOLERANCES = {"relaxed": 1e-4, "tf32": 2e-2, "fp16": 2e-2}
+"""Of the largest value, after as many rounded layers as a model has."""
+
+
+class ForcedUnit(CudaUnit):
+    """Takes one way of every choice that has it."""
+
+    def __init__(self, way: int) -> None:
+        super().__init__(DEVICE, CACHE)
+        self.way = way
+
+    def load(self, program: Program) -> None:
+        super().load(program)
+        if self._choices is not None:
+            self._choices = _Forced(self._choices, self.way)
+
+
+class _Forced(Choices):
+    def __init__(self, real: Choices, way: int) -> None:
+        super().__init__(real._program, real._tuning, real._start, real._stream)
+        self._way = way
+
+    def _measured(self, choice: Choice) -> Measured:
+        way = self._way if self._way < choice.ways else 0
+        return Measured(tuple(float(number != way) for number in range(choice.ways)))
+
+
+def worst(compiled: CompiledModule, feeds: Mapping[str, Array], expected: Array) -> list[float]:
+    """Of each way, the largest difference by the root mean square of the result."""
+    scale = float(np.sqrt(np.mean(np.square(expected))))
+    found = []
+    for way in range(contractions.ways(compiled)):
+        (actual,) = run_program(compiled, ForcedUnit(way), feeds).values()
+        found.append(float(np.abs(actual - expected).max()) / scale)
+    return found
+
+
+def precision() -> Iterator[str]:
+    """Every way, then the one that measuring takes."""
+    failed = False
+    rng = np.random.default_rng(0)
+    for name in contractions.PRECISIONS:
+        limit = 8 * contractions.BOUNDS[name]
+        product = contractions.compiled_for(contractions.matmul(), name)
+        errors: list[float] = []
+        for batch, rows, depth, columns in SHAPES:
+            feeds = {
+                "a": rng.standard_normal((batch, rows, depth), np.float32),
+                "b": rng.standard_normal((batch, depth, columns), np.float32),
+                "c": rng.standard_normal(columns, np.float32),
+            }
+            errors = _larger(errors, worst(product, feeds, contractions.reference(feeds)))
+        yield f"{name}: products, largest error by way {_shown(errors)}"
+        failed |= not max(errors) <= limit
+        errors = []
+        for case in CONVS:
+            inner, outer, size, stride, groups = case
+            compiled = contractions.compiled_for(contractions.conv(*case), name)
+            feeds = {
+                "x": rng.standard_normal((2, inner, 29, 31), np.float32),
+                "k": rng.standard_normal((outer, inner // groups, size, size), np.float32),
+                "b": rng.standard_normal(outer, np.float32),
+            }
+            expected = contractions.convolved(feeds, stride, groups)
+            errors = _larger(errors, worst(compiled, feeds, expected))
+        yield f"{name}: convolutions, largest error by way {_shown(errors)}"
+        failed |= not max(errors) <= limit
+    if failed:
+        raise SystemExit("a way is wrong")
+
+
+def _larger(before: list[float], now: list[float]) -> list[float]:
+    size = max(len(before), len(now))
+    padded = [[*item, *[0.0] * (size - len(item))] for item in (before, now)]
+    return [max(pair) for pair in zip(*padded, strict=True)]
+
+
+def _shown(errors: list[float]) -> str:
+    return ", ".join(f"{error:.1e}" for error in errors)
+
+
+def attention() -> Iterator[str]:
+    """With biases, rows without keys, and causal."""
+    failed = False
+    for name, depth, width in (("tf32", 32, 32), ("tf32", 128, 64), ("fp16", 64, 64)):
+        compiled = attentions.compiled_for(attentions.parts(depth, width, "b, 1, t, s"), name)
+        causal = attentions.compiled_for(
+            attentions.parse_module(attentions.HEAD + attentions.WHOLE.format(d=depth, e=width)),
+            name,
+        )
+        errors = []
+        for t, s in ((1, 1), (70, 300), (512, 511)):
+            feeds = attentions.given(2, 3, t, s, depth, width)
+            rng = np.random.default_rng(t)
+            hidden = rng.random((2, 1, t, s)) < 0.2
+            feeds["m"] = np.where(hidden, -np.inf, 0).astype(np.float32)
+            feeds["m"][0, 0, 0] = -np.inf
+            (found,) = run_program(compiled, CudaUnit(DEVICE, CACHE), feeds).values()
+            errors.append(_relative(found, attentions.expected(feeds, 0.3, False)))
+            one = {key: array[0] for key, array in feeds.items() if key != "m"}
+            (found,) = run_program(causal, CudaUnit(DEVICE, CACHE), one).values()
+            errors.append(_relative(found, attentions.expected(one, 0.5, True)))
+        yield f"{name}, {depth} and {width}: largest error of the largest value {max(errors):.1e}"
+        failed |= not max(errors) <= attentions.BOUND
+    if failed:
+        raise SystemExit("attention is wrong")
+
+
+def _relative(found: Array, expected: Array) -> float:
+    return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-30))
+
+
+def precise_models() -> Iterator[str]:
+    """Stored models; the digests of their placed IR differ by precision."""
+    failed = False
+    for model, feeds_of in MODELS.items():
+        feeds, digests = feeds_of(), set()
+        expected = Oracle(model_path(model)).run(feeds)
+        for name, tolerance in TOLERANCES.items():
+            with InferenceSession(model_path(model), [DEVICE], precision=name) as session:
+                names = [arg.name for arg in session.get_outputs()]
+                comparison = Comparison()
+                for _ in range(3):  # measured, captured, replayed
+                    found = dict(zip(names, session.run(None, feeds), strict=True))
+                    comparison.add(found, expected)
+                digests.add(session.programs[0].ir_digest)
+                unit = session._variants[0].runner.unit
+                taken = [str(row["taken"]) for row in getattr(unit, "measurements", [])]
+            largest = max(item.relative for item in comparison.outputs.values())
+            counts = {way: taken.count(way) for way in sorted(set(taken))}
+            yield f"{model}, {name}: {largest:.1e} of the largest value; ways taken {counts}"
+            failed |= not largest <= tolerance
+        failed |= len(digests) != len(TOLERANCES)
+    if failed:
+        raise SystemExit("a model differs")
+
+
+LINES: dict[str, Callable[[], Iterator[str]]] = {
+    "precision": precision,
+    "attention": attention,
+    "precise_models": precise_models,
+}

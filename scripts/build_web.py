@@ -3,20 +3,22 @@
 `python -m scripts.build_web [--site build/site] [--best]` needs node and the npm packages of
 `package-lock.json` (`npm ci`). The compiler's wheel and Python's library are compiled to bytecode
 by Pyodide itself, since the host's Python differs; our own lock file lets `loadPyodide` install the
-wheel without asking anybody. Steps whose inputs have not changed are not done again.
+wheel without asking anybody. A snapshot of memory with all of that imported saves the page the
+start (record 0018). Steps whose inputs have not changed are not done again.
 
 | folder | what |
 | --- | --- |
 | `/` | `index.html`, `site.json` |
 | `app/`, `runtime/`, `compiler/` | the page's modules, as they are in `web/` |
 | `vendor/` | packages of others that the page uses |
-| `pyodide/` | Pyodide's core, library, our wheel, lock file |
+| `pyodide/` | Pyodide's core, library, our wheel, lock file, snapshot |
 | `samples/` | pictures and digits to try |
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
 import json
 import shutil
@@ -36,15 +38,35 @@ DAGRE = MODULES / "@dagrejs" / "dagre"
 VENDOR = {"dagre.js": DAGRE / "dist" / "dagre.esm.js", "dagre.LICENSE.txt": DAGRE / "LICENSE"}
 WHEEL_PACKAGES = ("rlx_edge/ir", "rlx_edge/compile")
 WHEEL_MODULES = ("rlx_edge/__init__.py", "rlx_edge/py.typed")
-COMPRESSED = {".html", ".css", ".js", ".mjs", ".json", ".wasm", ".zip", ".whl", ".svg", ".txt"}
-LARGE = 1 << 20
+COMPRESSED = {
+    ".html",
+    ".css",
+    ".js",
+    ".mjs",
+    ".json",
+    ".wasm",
+    ".zip",
+    ".whl",
+    ".svg",
+    ".txt",
+    ".bin",
+}
+QUALITIES = ((1 << 20, 11), (16 << 20, 9))
+"""Brotli's quality for files below that many bytes: the best, and what takes seconds."""
+FAST_QUALITY = 5
 PRECOMPILER = ROOT / "scripts" / "precompile_python.mjs"
+SNAPSHOT_MAKER = ROOT / "scripts" / "snapshot_python.mjs"
+SNAPSHOT, REST = "snapshot.bin", "python_rest.zip"
+"""Memory with the compiler imported, and the library without the modules that are in it."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="build the site that the gateway serves")
     parser.add_argument("--site", type=Path, default=ROOT / "build" / "site")
     parser.add_argument("--best", action="store_true", help="smallest brotli for large files too")
+    parser.add_argument(
+        "--no-snapshot", action="store_true", help="fewer bytes to fetch, a slower start"
+    )
     options = parser.parse_args()
     missing = [path for path in (PYODIDE, DAGRE) if not path.is_dir()]
     if missing:
@@ -54,13 +76,13 @@ def main() -> int:
     if shutil.which("node") is None:
         print("build_web: node is missing; install the Debian package nodejs", file=sys.stderr)
         return 1
-    build_site(options.site, best=options.best)
+    build_site(options.site, best=options.best, snapshot=not options.no_snapshot)
     return 0
 
 
-def build_site(site: Path, *, best: bool = False) -> None:
+def build_site(site: Path, *, best: bool = False, snapshot: bool = True) -> None:
     """Write the site to a fresh folder and move it into place; nothing is done if it is current."""
-    inputs = input_digest(best)
+    inputs = input_digest(best, snapshot)
     if built_from(site) == inputs:
         print(f"site: {shown(site)} is current")
         return
@@ -72,7 +94,7 @@ def build_site(site: Path, *, best: bool = False) -> None:
         copy_sources(fresh)
         add_vendor(fresh / "vendor")
         add_samples(fresh / "samples")
-        add_pyodide(fresh / "pyodide", cache)
+        add_pyodide(fresh / "pyodide", cache, snapshot=snapshot)
         (fresh / "site.json").write_text(site_text(fresh, inputs))
         compress(fresh, cache, best=best)
         fresh.chmod(0o755)
@@ -105,15 +127,20 @@ def built_from(site: Path) -> str | None:
     return str(content.get("inputs"))
 
 
-def input_digest(best: bool) -> str:
+def input_digest(best: bool, snapshot: bool) -> str:
     """A digest over everything that the site is made from."""
     paths = [path for path in (ROOT / "web").rglob("*") if path.is_file()]
     paths += [path for _, path in wheel_sources()]
     paths += [*VENDOR.values(), *(PYODIDE / name for name in PYODIDE_FILES)]
-    paths += [PYODIDE / "python_stdlib.zip", PYODIDE / "pyodide-lock.json", PRECOMPILER]
-    paths += [Path(__file__), ROOT / "rlx_edge" / "data" / "digits_samples.npz"]
+    paths += [PYODIDE / "python_stdlib.zip", PYODIDE / "pyodide-lock.json"]
+    paths += [
+        PRECOMPILER,
+        SNAPSHOT_MAKER,
+        Path(__file__),
+        ROOT / "rlx_edge" / "data" / "digits_samples.npz",
+    ]
     names = [path.name for path in sorted(paths)]
-    text = f"{digest_of(sorted(paths))} {names} {best} {compressor() is not None}"
+    text = f"{digest_of(sorted(paths))} {names} {best} {snapshot} {compressor() is not None}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -149,8 +176,9 @@ def add_samples(target: Path) -> None:
     (target / "digits.json").write_text(json.dumps(rows, separators=(",", ":")) + "\n")
 
 
-def add_pyodide(target: Path, cache: Path) -> None:
-    """Pyodide's files, library and wheel as bytecode, and the lock file that names the wheel."""
+def add_pyodide(target: Path, cache: Path, *, snapshot: bool) -> None:
+    """Pyodide's files, library and wheel as bytecode, the lock file that names the wheel, and
+    the snapshot that has it imported."""
     target.mkdir(parents=True)
     for name in PYODIDE_FILES:
         shutil.copyfile(PYODIDE / name, target / name)
@@ -162,6 +190,29 @@ def add_pyodide(target: Path, cache: Path) -> None:
     name = f"rlx_edge-{version()}-py3-none-any.whl"
     shutil.copyfile(wheel, target / name)
     (target / "pyodide-lock.json").write_text(lock_text(target / name, source_wheel))
+    if snapshot:
+        memory, inside = snapshot_of(library, target / name, cache)
+        shutil.copyfile(memory, target / SNAPSHOT)
+        with zipfile.ZipFile(library) as files:
+            names = [name for name in files.namelist() if name not in inside]
+            write_zip(target / REST, ((name, files.read(name)) for name in names))
+
+
+def snapshot_of(library: Path, wheel: Path, cache: Path) -> tuple[Path, set[str]]:
+    """The snapshot, made once for its inputs, and the files of the library that are in it."""
+    inputs = [library, wheel, SNAPSHOT_MAKER, PYODIDE / "package.json", PYODIDE / PYODIDE_FILES[-1]]
+    ready = cache / f"snapshot-{digest_of(inputs)}.bin"
+    listed = ready.with_suffix(".json")
+    if not (ready.is_file() and listed.is_file()):
+        fresh = ready.with_suffix(".new")
+        command = ["node", str(SNAPSHOT_MAKER), *map(str, (PYODIDE, library, wheel, fresh))]
+        listed.write_text(
+            subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        )
+        fresh.rename(ready)
+    # Frozen modules name their sources.
+    names = (name.removesuffix("c") for name in json.loads(listed.read_text()))
+    return ready, {name + "c" if name.endswith(".py") else name for name in names}
 
 
 def precompiled(source: Path, cache: Path, kind: str) -> Path:
@@ -222,35 +273,39 @@ def write_zip(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 def lock_text(wheel: Path, source_wheel: Path) -> str:
     """A Pyodide lock file with our wheel as the only package.
 
-    pyodide-lock (the extra `web`) makes the row where it is installed; else it is made by hand.
+    pyodide-lock (the extra `web`, for Python 3.12 and later) makes and checks it where it is
+    installed; else it is made by hand, the same.
+    """
+    content = lock_by_pyodide(wheel, source_wheel) or lock_by_hand(wheel)
+    return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+
+def lock_by_pyodide(wheel: Path, source_wheel: Path) -> dict[str, Any] | None:
+    """The lock file as pyodide-lock makes it, `None` without that package.
+
     It looks for modules among sources, so it is shown the wheel before it became bytecode.
     """
-    base = json.loads((PYODIDE / "pyodide-lock.json").read_text())
-    row = row_by_pyodide(base["info"], wheel, source_wheel) or row_by_hand(wheel)
-    return json.dumps({**base, "packages": {row["name"]: row}}, indent=1, sort_keys=True) + "\n"
-
-
-def row_by_pyodide(info: dict[str, Any], wheel: Path, source_wheel: Path) -> dict[str, Any] | None:
-    """The package's row as pyodide-lock makes it, `None` without that package."""
     try:
         from pyodide_lock import PyodideLockSpec
-        from pyodide_lock.spec import InfoSpec
         from pyodide_lock.utils import add_wheels_to_spec, update_package_sha256
     except ImportError:
         return None
-    release = json.loads((PYODIDE / "package.json").read_text())["version"]
-    empty = PyodideLockSpec(info=InfoSpec(**info, version=release), packages={})
+    lock = PyodideLockSpec.from_json(PYODIDE / "pyodide-lock.json")
+    lock.packages.clear()
     with tempfile.TemporaryDirectory() as folder:
         shown_wheel = Path(folder) / wheel.name
         shutil.copyfile(source_wheel, shown_wheel)
-        [spec] = add_wheels_to_spec(empty, [shown_wheel]).packages.values()
-    row: dict[str, Any] = update_package_sha256(spec, wheel).model_dump()
-    return row
+        lock = add_wheels_to_spec(lock, [shown_wheel])
+    lock.check_wheel_filenames()
+    [row] = lock.packages.values()
+    update_package_sha256(row, wheel)
+    content: dict[str, Any] = lock.to_dict()
+    return content
 
 
-def row_by_hand(wheel: Path) -> dict[str, Any]:
-    """The same row without it."""
-    return {
+def lock_by_hand(wheel: Path) -> dict[str, Any]:
+    """The same without it."""
+    row = {
         "name": "rlx-edge",
         "version": version(),
         "file_name": wheel.name,
@@ -260,23 +315,49 @@ def row_by_hand(wheel: Path) -> dict[str, Any]:
         "imports": ["rlx_edge"],
         "depends": [],
         "unvendored_tests": False,
+        "tool": {},
     }
+    shipped = json.loads((PYODIDE / "pyodide-lock.json").read_text())
+    return {**shipped, "packages": {row["name"]: row}}
 
 
 def site_text(site: Path, inputs: str) -> str:
     """`site.json`: what the page must know of the site.
 
-    `compiler` names the compiler for caches, `python_bytes` are those that starting it fetches.
+    `compiler` names the compiler for caches, `starts` what starting it fetches: from the snapshot,
+    and from the library and the wheel.
     """
-    wheel = next((site / "pyodide").glob("*.whl"))
-    fetched = ("pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json", wheel.name)
+    folder = site / "pyodide"
+    wheel = next(folder.glob("*.whl"))
+
+    def total(*names: str) -> int:
+        return sum((folder / name).stat().st_size for name in names)
+
+    core = ("pyodide.asm.wasm", "pyodide-lock.json")
+    library = "python_stdlib.zip"
+    starts: dict[str, Any] = {
+        "plain": {"library": library, "bytes": total(*core, library, wheel.name)}
+    }
+    if (folder / SNAPSHOT).is_file():
+        starts["snapshot"] = {
+            "file": SNAPSHOT,
+            "library": REST,
+            "length": total(SNAPSHOT),
+            "integrity": integrity(folder / SNAPSHOT),
+            "bytes": total(*core, SNAPSHOT, REST),
+        }
     content = {
         "version": version(),
         "compiler": hashlib.sha256(wheel.read_bytes()).hexdigest(),
-        "python_bytes": sum((site / "pyodide" / name).stat().st_size for name in fetched),
+        "starts": starts,
         "inputs": inputs,
     }
     return json.dumps(content, indent=1) + "\n"
+
+
+def integrity(path: Path) -> str:
+    """The file's digest as `fetch` takes it (Subresource Integrity)."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(path.read_bytes()).digest()).decode()
 
 
 def compressor() -> Any:
@@ -298,7 +379,8 @@ def compress(site: Path, cache: Path, *, best: bool) -> None:
         if not path.is_file() or path.suffix not in COMPRESSED:
             continue
         content = path.read_bytes()
-        quality = 11 if best or len(content) < LARGE else 9
+        fitting = (quality for size, quality in QUALITIES if len(content) < size)
+        quality = 11 if best else next(fitting, FAST_QUALITY)
         ready = cache / f"{hashlib.sha256(content).hexdigest()}-{quality}.br"
         if not ready.is_file():
             ready.write_bytes(brotli.compress(content, quality=quality))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -33,9 +34,11 @@ def test_equal_content_gives_equal_archives(tmp_path: Path) -> None:
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_both_ways_give_the_same_row_of_the_lock_file(tmp_path: Path) -> None:
+def test_both_ways_give_the_same_lock_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # covers R39
-    pytest.importorskip("pyodide_lock", reason="pyodide-lock belongs to the extra web")
+    pyodide_lock = pytest.importorskip(
+        "pyodide_lock", reason="pyodide-lock is installed for Python 3.12 and later"
+    )
     source = tmp_path / "source.zip"
     build_web.write_zip(source, build_web.wheel_files())
     wheel = tmp_path / f"rlx_edge-{build_web.version()}-py3-none-any.whl"
@@ -46,13 +49,15 @@ def test_both_ways_give_the_same_row_of_the_lock_file(tmp_path: Path) -> None:
         "platform": "emscripten_5_0_3",
         "python": "3.14.2",
     }
-    package = tmp_path / "pyodide"
-    package.mkdir()
-    (package / "package.json").write_text(json.dumps({"version": "314.0.7"}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build_web, "PYODIDE", package)
-        row = build_web.row_by_pyodide(info, wheel, source)
-    assert row == build_web.row_by_hand(wheel)
+    monkeypatch.setattr(build_web, "PYODIDE", tmp_path)
+    shipped = {"info": info, "packages": {}, "tool": {}}
+    (tmp_path / "pyodide-lock.json").write_text(json.dumps(shipped))
+    assert build_web.lock_by_pyodide(wheel, source) == build_web.lock_by_hand(wheel)
+    written = tmp_path / "written.json"
+    written.write_text(build_web.lock_text(wheel, source))
+    lock = pyodide_lock.PyodideLockSpec.from_json(written)
+    assert list(lock.packages) == ["rlx-edge"]
+    assert lock.packages["rlx-edge"].sha256 == hashlib.sha256(wheel.read_bytes()).hexdigest()
 
 
 def test_what_is_missing_is_named(

@@ -16,7 +16,8 @@ export class ReportedError extends Error {
 
 /**
  * `fetch` that fails for anything but a file: `site.fetch` where it cannot be had, `site.html` where
- * a page comes in its place, `site.wheel` where bytes are others than `options.integrity` says.
+ * a page comes in its place, `site.wheel` and `site.snapshot` where bytes are others than
+ * `options.integrity` says.
  *
  * @param {RequestInfo | URL} resource
  * @param {RequestInit} [options]
@@ -33,8 +34,9 @@ export async function checkedFetch(resource, options, onBytes) {
     if (options?.signal?.aborted) throw cause;
     if (options?.integrity) {
       // The browser does not say which of the two it was.
-      const what = "cannot be fetched, or is not the wheel that the lock file names";
-      throw new ReportedError("site.wheel", `${name}: ${what}; \`make web\` builds the site again`);
+      const what = "cannot be fetched, or is not the file of this build";
+      const code = name.endsWith(".whl") ? "site.wheel" : "site.snapshot";
+      throw new ReportedError(code, `${name}: ${what}; \`make web\` builds the site again`);
     }
     throw new ReportedError("site.fetch", `${name}: cannot be fetched (${reason(cause)})`);
   }

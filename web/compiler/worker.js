@@ -50,6 +50,7 @@
  */
 
 import { checkedFetch, ReportedError } from "./fetching.js";
+import { roomFor } from "./snapshot.js";
 
 const PACKAGE = "rlx-edge";
 const PYODIDE = new URL("../pyodide/", import.meta.url).href;
@@ -64,11 +65,20 @@ function start(tell) {
   return starting;
 }
 
+/**
+ * How the site says that Python starts: from a snapshot of memory, or from library and wheel.
+ *
+ * @typedef {{library: string, bytes: number}} PlainStart
+ * @typedef {PlainStart & {file: string, length: number, integrity: string}} SnapshotStart
+ */
+
 /** @param {(progress: Progress) => void} tell */
 async function load(tell) {
-  let done = 0;
   const site = await (await checkedFetch(new URL("../site.json", import.meta.url))).json();
-  const total = site.python_bytes;
+  /** @type {{plain: PlainStart, snapshot?: SnapshotStart}} */
+  const { plain, snapshot } = site.starts;
+  const total = (snapshot ?? plain).bytes;
+  let done = 0;
   tell({ step: "python", done, total });
   /** @type {(error: unknown) => void} */
   let fail = () => {};
@@ -81,18 +91,32 @@ async function load(tell) {
     response.catch(fail);
     return response;
   };
-  const { loadPyodide } = await import(`${PYODIDE}pyodide.mjs`);
   // loadPyodide waits for ever where a file of its core cannot be had.
-  const pyodide = await Promise.race([
-    broken,
-    loadPyodide({
-      indexURL: PYODIDE,
-      lockFileURL: `${PYODIDE}pyodide-lock.json`,
-      stdLibURL: `${PYODIDE}python_stdlib.zip`,
-      packages: [PACKAGE],
-      checkIntegrity: true,
-    }),
-  ]);
+  const pyodide = await Promise.race([broken, snapshot ? restored(snapshot) : started(plain)]);
+  tell({ step: "compiler" });
+  const globals = pyodide.globals.get("dict")();
+  pyodide.runPython(GLUE, { globals });
+  return { describe: globals.get("describe"), compile: globals.get("compile_model") };
+}
+
+/** @param {string} library */
+function settingsFor(library) {
+  return {
+    indexURL: PYODIDE,
+    lockFileURL: `${PYODIDE}pyodide-lock.json`,
+    stdLibURL: `${PYODIDE}${library}`,
+    checkIntegrity: true,
+  };
+}
+
+/**
+ * Python from its library, the compiler from its wheel.
+ *
+ * @param {PlainStart} start
+ */
+async function started({ library }) {
+  const { loadPyodide } = await import(`${PYODIDE}pyodide.mjs`);
+  const pyodide = await loadPyodide({ ...settingsFor(library), packages: [PACKAGE] });
   // loadPyodide resolves even where the wheel's digest does not match the lock file.
   if (!(PACKAGE in pyodide.loadedPackages)) {
     throw new ReportedError(
@@ -100,10 +124,29 @@ async function load(tell) {
       "the compiler's wheel is not the one of the lock file; build the site again",
     );
   }
-  tell({ step: "compiler" });
-  const globals = pyodide.globals.get("dict")();
-  pyodide.runPython(GLUE, { globals });
-  return { describe: globals.get("describe"), compile: globals.get("compile_model") };
+  return pyodide;
+}
+
+/**
+ * The same, as it was when the snapshot was made. The library then had more files, which are in the
+ * snapshot as modules.
+ *
+ * @param {SnapshotStart} start
+ */
+async function restored({ library, file, length, integrity }) {
+  const memory = scope
+    .fetch(`${PYODIDE}${file}`, { integrity })
+    .then((/** @type {Response} */ response) => response.arrayBuffer());
+  memory.catch(() => {}); // told through the fetch itself
+  const { loadPyodide } = await import(`${PYODIDE}pyodide.mjs`);
+  const { default: create } = await import(`${PYODIDE}pyodide.asm.mjs`);
+  const pyodide = await loadPyodide({
+    ...settingsFor(library),
+    _loadSnapshot: memory,
+    createPyodideModule: roomFor(create, length),
+  });
+  pyodide.runPython("import importlib; importlib.invalidate_caches()");
+  return pyodide;
 }
 
 const GLUE = `

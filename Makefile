@@ -26,7 +26,8 @@ $(STAMP): pyproject.toml | $(BIN)/python
 
 setup: $(STAMP) ## create .venv, install everything, fetch the models
 	@scripts/install_tools.sh wasm-validate:wabt node:nodejs npm:npm spirv-val:spirv-tools \
-		chromium:chromium firefox-esr:firefox-esr \
+		'chromium-headless-shell|chromium|chromium-browser:chromium-headless-shell' \
+		'firefox-esr|firefox:firefox-esr' \
 		'/usr/share/vulkan/icd.d/lvp_icd*:mesa-vulkan-drivers'
 	@[ node_modules/.package-lock.json -nt package-lock.json ] || ! command -v npm >/dev/null || \
 		npm ci --no-audit --no-fund --loglevel=error
@@ -50,7 +51,8 @@ test-slow: setup ## run the slow tests
 		-m 'slow and not gpu and not browser' $(PYTEST_ARGS)
 
 test-browser: web ## run the tests in Chromium and Firefox
-	$(BIN)/python -m pytest -m 'browser and not gpu' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal \
+		-m 'browser and not gpu' tests/browser $(PYTEST_ARGS)
 
 check: $(STAMP) ## format, lint, types, import rules, changelog, reference pages
 	$(BIN)/ruff format --check .

@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # Installs missing command-line tools from Debian packages where that is possible; names the rest.
-# usage: install_tools.sh COMMAND:PACKAGE ...   (a COMMAND with a slash is a file, wildcards allowed)
+# usage: install_tools.sh COMMAND:PACKAGE ...
+# COMMAND with a slash is a file, wildcards allowed; `one|other` is present where either is.
 set -euo pipefail
 
 present() {
-    case $1 in
-        */*) compgen -G "$1" >/dev/null ;;
-        *) command -v "$1" >/dev/null ;;
-    esac
+    local names name
+    IFS='|' read -ra names <<<"$1"
+    for name in "${names[@]}"; do
+        case $name in
+            */*) compgen -G "$name" >/dev/null && return ;;
+            *) command -v "$name" >/dev/null && return ;;
+        esac
+    done
+    return 1
 }
 
 missing=()

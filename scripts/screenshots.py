@@ -43,7 +43,7 @@ def orientation(app: AppPage) -> None:
 def recognizer(app: AppPage) -> None:
     app.choose("ppocr_rec")
     app.page.click("[data-sample=line-hello]")
-    app.page.wait_for_selector("[data-chosen='line-hello.png']")
+    app.until("[data-chosen='line-hello.png']")
     app.acted(lambda: app.page.click("#run"))
 
 
@@ -51,7 +51,7 @@ def tab(name: str) -> Callable[[AppPage], None]:
     def prepare(app: AppPage) -> None:
         orientation(app)
         app.page.click(f"[data-tab='{name}']")
-        app.page.wait_for_selector(f"#tabpanel[data-shown='{name}']")
+        app.until(f"#tabpanel[data-shown='{name}']")
 
     return prepare
 

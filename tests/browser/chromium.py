@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -24,13 +25,38 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 INSIDE = ("http://127.0.0.1:", "data:", "blob:")
-WAIT = 60_000
-"""Milliseconds that a condition may take on a busy machine."""
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
+"""Debian's names; the shell is the same engine without the windows of a desktop."""
+QUIET = 90_000
+"""Milliseconds without any change on the page after which it is held to hang. A slow machine makes
+changes seldom, but it makes them: every step of the page tells how far it is."""
+LONGEST = 600_000
+"""Milliseconds after which a wait ends even on a page that goes on changing."""
+ACTION = 120_000
+"""Milliseconds for one action of the browser: a click, a navigation."""
+POLL = 50
+"""Milliseconds between two looks at the page."""
+
+# Answers "there" or "quiet", or nothing as long as there is hope.
+LOOK = """
+([selector, text, quiet]) => {
+  const life = (globalThis.rlxLife ??= (() => {
+    const found = { changed: performance.now() };
+    new MutationObserver(() => (found.changed = performance.now())).observe(document, {
+      attributes: true, characterData: true, childList: true, subtree: true,
+    });
+    return found;
+  })());
+  const found = document.querySelector(selector);
+  if (found && (text === null || found.textContent.includes(text))) return "there";
+  return performance.now() - life.changed > quiet && "quiet";
+}
+"""
 
 
 def chromium_path() -> str:
     """Where Chromium is; `MissingTool` otherwise."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if found is None:
         raise MissingTool("chromium is missing; `make setup` says how to get it")
     return found
@@ -76,7 +102,7 @@ class AppPage:
         self.url = url
         self.problems = Problems()
         self.context = browser.new_context(accept_downloads=True, **options)
-        self.context.set_default_timeout(WAIT)
+        self.context.set_default_timeout(ACTION)
         self.context.route(lambda address: not address.startswith(INSIDE), self._refuse)
         self.page = self.context.new_page()
         self.page.on("pageerror", lambda error: self.problems.seen.append(f"page: {error}"))
@@ -98,11 +124,39 @@ class AppPage:
     def close(self) -> None:
         self.context.close()
 
+    # ---- waiting -----------------------------------------------------------------------------
+
+    def until(self, selector: str, text: str | None = None) -> Any:
+        """The element, once it is there and its text has `text` in it. There is no deadline as
+        long as something on the page changes: slow machines are not taken for failures."""
+        found = self.page.wait_for_function(
+            LOOK, arg=[selector, text, QUIET], polling=POLL, timeout=LONGEST
+        ).json_value()
+        if found != "there":
+            wanted = selector if text is None else f"{selector} with {text!r}"
+            raise AssertionError(f"nothing changes while waiting for {wanted}: {self.told()}")
+        return self.page.query_selector(selector)
+
+    def told(self) -> str:
+        """What the page says of itself, for messages."""
+        body = self.page.evaluate("({ ...document.body.dataset })")
+        steps = self.page.locator("[data-step]").evaluate_all(
+            "list => list.map((row) => `${row.dataset.step} ${row.dataset.state}`)"
+        )
+        error = self.page.locator("#error:not([hidden])").all_inner_texts()
+        return f"{body}, {', '.join(steps)}, errors {error}, console {self.problems.seen}"
+
     # ---- what a user does --------------------------------------------------------------------
 
     def goto(self) -> None:
         self.page.goto(self.url)
-        self.page.wait_for_selector("body[data-loaded]")
+        self.until("body[data-loaded]")
+
+    def start_without_snapshot(self, site: Path) -> None:
+        """The compiler starts from library and wheel, as on a site that has no snapshot."""
+        content = json.loads((site / "site.json").read_text())
+        del content["starts"]["snapshot"]
+        self.context.route(f"{self.url}site.json", lambda route: route.fulfill(json=content))
 
     def choose(self, model: str) -> None:
         """Choose a model of the list and wait until it is ready."""
@@ -130,13 +184,31 @@ class AppPage:
 
     def cancel(self) -> None:
         self.page.click("#cancel:enabled")
-        self.page.wait_for_selector("body[data-state=cancelled]:not([data-busy])")
+        self.until("body[data-state=cancelled]:not([data-busy])")
+
+    def cancelled_at(self, selector: str, act: Callable[[], object]) -> None:
+        """Do something, and press cancel the moment that an element is there: in the page, so that
+        a test process that comes late misses nothing."""
+        self.page.evaluate(
+            """(selector) => {
+              const observer = new MutationObserver(() => {
+                if (!document.querySelector(selector)) return;
+                observer.disconnect();
+                document.getElementById("cancel").click();
+              });
+              const what = { attributes: true, childList: true, subtree: true };
+              observer.observe(document.body, what);
+            }""",
+            selector,
+        )
+        act()
+        self.until("body[data-state=cancelled]:not([data-busy])")
 
     # ---- what a user sees --------------------------------------------------------------------
 
     def wait_state(self, model: str, state: str) -> None:
         """Until the model has come to this state; a failure that the page shows ends it."""
-        self.page.wait_for_selector(
+        self.until(
             f"body[data-model='{model}'][data-state='{state}']:not([data-busy]), "
             f"body[data-model='{model}'][data-state='failed']:not([data-busy])"
         )
@@ -144,7 +216,7 @@ class AppPage:
         if found != state:
             raise AssertionError(f"{model} is {found}: {self.error()}")
 
-    def acted(self, act: Any) -> None:
+    def acted(self, act: Callable[[], object]) -> None:
         """Do something that runs the model, and wait for its result."""
         self.page.evaluate(
             """() => {
@@ -153,18 +225,18 @@ class AppPage:
             }"""
         )
         act()
-        self.page.wait_for_selector("#result .times, #error:not([hidden])")
-        self.page.wait_for_selector("body:not([data-busy])")
+        self.until("#result .times, #error:not([hidden])")
+        self.until("body:not([data-busy])")
         if self.page.is_visible("#error"):
             raise AssertionError(self.error())
 
     def error(self) -> str:
         """The message that is shown; waits for one."""
-        self.page.wait_for_selector("#error:not([hidden]) .message")
+        self.until("#error:not([hidden]) .message")
         return str(self.page.inner_text("#error .message"))
 
     def error_code(self) -> str:
-        self.page.wait_for_selector("#error:not([hidden]) code")
+        self.until("#error:not([hidden]) code")
         return str(self.page.get_attribute("#error code", "data-code"))
 
     def answer(self) -> str:
@@ -191,11 +263,7 @@ class AppPage:
 
     def digests(self, kind: str) -> dict[str, str]:
         """The digests that are shown of them."""
-        self.page.wait_for_function(
-            "kind => [...document.querySelectorAll(`table[data-kind=${kind}] .digest`)]"
-            ".every(cell => 'ready' in cell.dataset)",
-            arg=kind,
-        )
+        self.until(f"table[data-kind={kind}]:has(.digest):not(:has(.digest:not([data-ready])))")
         rows = self.page.query_selector_all(f"table[data-kind={kind}] tbody tr")
         return {
             row.get_attribute("data-name"): row.query_selector(".digest").text_content()

@@ -17,6 +17,7 @@ import pytest
 from rlx_edge import InferenceSession
 from rlx_edge.cli.main import main
 from tests import sample_inputs
+from tests.browser.chromium import ACTION
 from tests.oracles import same_bits
 
 pytestmark = pytest.mark.browser
@@ -74,6 +75,7 @@ def served(folder: Path) -> Iterator[str]:
 def page(browser: Any) -> Iterator[Any]:
     """A page whose requests may not leave this machine; errors that it logs are kept."""
     context = browser.new_context()
+    context.set_default_timeout(ACTION)
     found = context.new_page()
     problems: list[str] = []
     found.on("pageerror", lambda error: problems.append(str(error)))

@@ -6,11 +6,13 @@ import hashlib
 import platform
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlx_edge.compile.page import PageModel, compile_for_page
 from tests.browser.chromium import AppPage
+from tests.browser.gateway import SITE
 
 pytestmark = pytest.mark.browser
 
@@ -81,3 +83,23 @@ def test_kernels_program_and_text_are_the_same(
         record_property(f"compiled in the page: {title}", f"{found[title]['milliseconds']:.0f} ms")
     record_property("identical", f"{', '.join(same)} under CPython {platform.python_version()}")
     assert len({found[title]["kernels"] for title in CASES}) == len(CASES)
+
+
+def test_the_start_without_a_snapshot(browser: Any, gateway: str, model_file: ModelFile) -> None:
+    app = AppPage(browser, gateway)
+    try:
+        app.start_without_snapshot(SITE)
+        fetched: list[str] = []
+        app.page.on("request", lambda request: fetched.append(request.url))
+        app.goto()
+        app.wait_state("digits", "ready")
+        assert any(url.endswith(".whl") for url in fetched)
+        assert not [url for url in fetched if url.endswith("snapshot.bin")]
+        found = app.page.evaluate(COMPILE, [{"digits": CASES["digits"]}, PARTS])["digits"]
+        model = compiled(model_file("digits"), "digits", {})
+        assert {part: found[part] for part in PARTS} == {
+            part: part_digest(model, part) for part in PARTS
+        }
+        assert app.problems.unexpected == []
+    finally:
+        app.close()

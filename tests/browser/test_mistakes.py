@@ -49,10 +49,10 @@ def test_files_that_are_no_models(app: AppPage, model_file: ModelFile) -> None:
     assert "notes.onnx" in app.error() and "it is text" in app.error()
     content = model_file("digits").read_bytes()
     app.open_bytes("half.onnx", content[: len(content) * 6 // 10])
-    app.page.wait_for_selector("#error:not([hidden]) >> text=half.onnx")
+    app.until("#error:not([hidden])", "half.onnx")
     assert app.error_code().startswith(("import.", "wire.", "onnx.", "model."))
     app.open_bytes("empty.onnx", b"")
-    app.page.wait_for_selector("#error:not([hidden]) >> text=empty.onnx")
+    app.until("#error:not([hidden])", "empty.onnx")
     check_works(app)
 
 
@@ -74,7 +74,7 @@ def test_pictures_of_the_wrong_size(app: AppPage) -> None:
     choose("#page-file", "speck.png", png(np.zeros((5, 3), np.uint8)))
     assert "3×5" in app.error() and app.error_code() == "image.size"
     choose("#page-file", "broken.png", b"\x89PNG\r\n\x1a\nnothing else")
-    app.page.wait_for_selector("#error code[data-code='image.decode']")
+    app.until("#error code[data-code='image.decode']")
     app.acted(lambda: app.page.click("[data-sample=page-notes]"))
     assert app.answer() == "0°"
     # A model that takes pictures as they are refuses other sizes, and content of other lengths.
@@ -88,7 +88,7 @@ def test_pictures_of_the_wrong_size(app: AppPage) -> None:
     app.page.select_option("[data-content=x]", "file")
     choose("[data-file=x]", "short.bin", bytes(1000))
     app.page.click("#run")
-    app.page.wait_for_selector("#error code[data-code='input.bytes']")
+    app.until("#error code[data-code='input.bytes']")
     app.page.select_option("[data-content=x]", "zeros")
     app.acted(lambda: app.page.click("#run"))
     check_works(app)
@@ -103,12 +103,13 @@ def test_sizes_that_do_not_fit(app: AppPage) -> None:
     app.page.fill("[data-values=sr]", "loud")
     app.page.fill("[data-input=input][data-axis='0']", "1")
     app.page.click("#run")
-    app.page.wait_for_selector("#error code[data-code='input.values']")
+    app.until("#error code[data-code='input.values']")
     check_works(app)
 
 
 @pytest.mark.parametrize(
-    "path", ["pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip", "models/digits.onnx"]
+    "path",
+    ["pyodide/pyodide.asm.wasm", "pyodide/python_rest.zip", "models/digits.onnx"],
 )
 def test_a_page_in_place_of_a_file(browser: Any, gateway: str, path: str) -> None:
     app = AppPage(browser, gateway)
@@ -136,7 +137,7 @@ def test_a_download_cut_short(app: AppPage, model_file: ModelFile) -> None:
     app.context.unroute(url)
     app.context.route(url, lambda route: route.fulfill(body=content[:-1] + b"?"))
     app.page.click("#models [data-model=orientation]")
-    app.page.wait_for_selector("#error code[data-code='download.digest']")
+    app.until("#error code[data-code='download.digest']")
     app.context.unroute(url)
     check_works(app)
     app.choose("orientation")
@@ -160,26 +161,31 @@ def test_a_weight_file_cut_short(app: AppPage, model_file: ModelFile, tmp_path: 
     app.wait_state("digits", "ready")
     app.context.route(f"{app.url}bundle/**", serve)
     app.page.goto(f"{app.url}bundle/index.html")
-    app.page.wait_for_selector("#status[data-failed]")
+    app.until("#status[data-failed]")
     assert cut and "the weights are cut short" in app.page.inner_text("#status")
     app.page.reload()
-    app.page.get_by_role("status").get_by_text("loaded in").wait_for()
+    app.until("#status", "loaded in")
     app.goto()
     check_works(app)
 
 
-def test_a_compiler_of_another_build(browser: Any, gateway: str) -> None:
+@pytest.mark.parametrize("start", ["snapshot", "plain"])
+def test_a_compiler_of_another_build(browser: Any, gateway: str, start: str) -> None:
     app = AppPage(browser, gateway)
     try:
-        wheel = next((SITE / "pyodide").glob("*.whl"))
-        changed = wheel.read_bytes()[:-1] + b"?"
-        app.problems.expect("integrity|digest|Failed|wheel|Integrity")
-        app.context.route(f"{gateway}pyodide/*.whl", lambda route: route.fulfill(body=changed))
+        if start == "plain":
+            app.start_without_snapshot(SITE)
+            file, code = next((SITE / "pyodide").glob("*.whl")), "site.wheel"
+        else:
+            file, code = SITE / "pyodide" / "snapshot.bin", "site.snapshot"
+        url = f"{gateway}pyodide/{file.name}"
+        app.problems.expect("integrity|digest|Failed|rlx-edge|Integrity")
+        app.context.route(url, lambda route: route.fulfill(body=b"of another build"))
         app.goto()
-        message = app.error()
-        assert "wheel" in message and app.error_code() == "site.wheel"
-        app.context.unroute(f"{gateway}pyodide/*.whl")
+        assert file.name in app.error() and app.error_code() == code
+        app.context.unroute(url)
         check_works(app)
+        assert app.problems.unexpected == []
     finally:
         app.close()
 
@@ -201,39 +207,54 @@ def test_cancel_while_a_model_is_fetched(app: AppPage) -> None:
     held: list[Any] = []
     url = f"{app.url}models/orientation.onnx"
     app.context.route(url, lambda route: held.append(route))
-    app.page.click("#models [data-model=orientation]")
-    app.page.wait_for_selector("[data-step=download][data-state=active]")
-    app.cancel()
+    with app.page.expect_request(url):
+        app.page.click("#models [data-model=orientation]")
+    # The request is over before the route is, or the console would tell of a failure.
+    with app.page.expect_event("requestfailed", lambda request: request.url == url):
+        app.cancel()
     assert app.step("download") == "cancelled"
     assert not app.page.is_visible("#error")
     app.context.unroute(url)
-    for route in held:
-        route.abort()
+    assert len(held) == 1
     check_works(app)
 
 
-def test_cancel_while_python_starts_and_while_a_model_is_compiled(app: AppPage) -> None:
+def test_cancel_while_python_starts_and_while_a_model_is_compiled(
+    browser: Any, gateway: str
+) -> None:
     # covers R32
-    app.page.wait_for_selector("[data-step=python][data-state=active]")
-    app.cancel()
-    assert app.step("python") == "cancelled"
-    check_works(app)
-    app.drop("models/ppocr_rec.onnx", "rec.onnx")
-    app.page.wait_for_selector("body[data-model=own] [data-step=compile][data-state=active]")
-    app.cancel()
-    assert app.step("compile") == "cancelled"
-    assert not app.page.is_visible("#error")
-    check_works(app)
+    app = AppPage(browser, gateway)
+    try:
+        held: list[Any] = []
+        url = f"{gateway}pyodide/pyodide.asm.wasm"
+        app.context.route(url, lambda route: held.append(route))
+        with app.page.expect_request(url):
+            app.goto()
+        app.until("[data-step=python][data-state=active]")
+        app.cancel()
+        assert app.step("python") == "cancelled"
+        app.context.unroute(url)
+        check_works(app)
+        app.cancelled_at(
+            "body[data-model=own] [data-step=compile][data-state=active] .note:not(:empty)",
+            lambda: app.drop("models/ppocr_rec.onnx", "rec.onnx"),
+        )
+        assert app.step("compile") == "cancelled"
+        assert not app.page.is_visible("#error")
+        check_works(app)
+        assert app.problems.unexpected == []
+    finally:
+        app.close()
 
 
 def test_cancel_while_a_model_runs(app: AppPage) -> None:
     # covers R32
     app.choose("orientation")
     app.page.fill("#repeat", "1000")
-    app.page.click("[data-sample=page-notes]")
-    app.page.wait_for_selector("[data-step=run][data-state=active]")
-    app.page.wait_for_function("() => document.querySelector('[data-step=run] progress').value > 0")
-    app.cancel()
+    app.cancelled_at(
+        "[data-step=run] progress[value]:not([value='0'])",
+        lambda: app.page.click("[data-sample=page-notes]"),
+    )
     assert app.step("run") == "cancelled"
     assert not app.page.is_visible("#error")
     app.page.fill("#repeat", "1")

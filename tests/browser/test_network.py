@@ -22,7 +22,7 @@ def use_everything(app: AppPage) -> None:
     assert app.answer() == "0°"
     for tab in ("Graph", "IR text", "Memory", "Timeline", "Compiler"):
         app.page.click(f"[data-tab='{tab}']")
-        app.page.wait_for_selector(f"#tabpanel[data-shown='{tab}']")
+        app.until(f"#tabpanel[data-shown='{tab}']")
 
 
 def test_nothing_leaves_and_the_policy_holds(app: AppPage, gateway: str) -> None:
@@ -47,22 +47,23 @@ def test_the_policy_is_enforced(app: AppPage) -> None:
     """What the policy forbids fails here, so that the tests above mean something."""
     app.problems.expect("Content Security Policy|Refused|violates")
     app.wait_state("digits", "ready")
-    ran = app.page.evaluate(
-        """() => {
-          const script = document.createElement("script");
-          script.textContent = "globalThis.planted = true";
-          document.head.append(script);
-          return Boolean(globalThis.planted);
-        }"""
-    )
+    with app.page.expect_event("console", lambda message: message.type == "error"):
+        ran = app.page.evaluate(
+            """() => {
+              const script = document.createElement("script");
+              script.textContent = "globalThis.planted = true";
+              document.head.append(script);
+              return Boolean(globalThis.planted);
+            }"""
+        )
     assert ran is False
     assert app.problems.seen
 
 
 def test_a_request_to_elsewhere_is_noticed(app: AppPage) -> None:
     app.problems.expect(r"192\.0\.2\.1|Content Security Policy|Refused|violates")
-    app.page.evaluate("fetch('http://192.0.2.1/').catch(() => {})")
-    app.page.wait_for_timeout(100)
+    with app.page.expect_event("console", lambda message: message.type == "error"):
+        app.page.evaluate("fetch('http://192.0.2.1/').catch(() => {})")
     assert app.problems.seen and not app.problems.unexpected
 
 

@@ -68,9 +68,7 @@ def cut(app: AppPage, after: str) -> None:
 
 
 def settle(app: AppPage) -> None:
-    app.page.wait_for_selector(
-        "body[data-state=ready]:not([data-busy]), body[data-state=failed]:not([data-busy])"
-    )
+    app.until("body[data-state=ready]:not([data-busy]), body[data-state=failed]:not([data-busy])")
     if app.page.evaluate("document.body.dataset.state") == "failed":
         raise AssertionError(app.error())
 
@@ -95,7 +93,7 @@ def check(app: AppPage, session: InferenceSession) -> None:
 def sides(app: AppPage) -> set[str]:
     """The devices whose tasks the timeline shows."""
     app.page.click("[data-tab='Timeline']")
-    app.page.wait_for_selector(".split-timeline")
+    app.until(".split-timeline")
     tasks = app.page.locator(".split-timeline g.task")
     found = tasks.evaluate_all("list => list.map(({ dataset }) => dataset.device)")
     return set(map(str, found))
@@ -172,7 +170,7 @@ def test_digits_remote_and_split(page: AppPage, model_file: ModelFile) -> None:
             assert 0 < doubt < 100_000_000
         assert_timeline(page)
         page.page.click("[data-tab='Tasks']")
-        picture = page.page.wait_for_selector(".task-graph svg")
+        picture = page.until(".task-graph svg")
         assert HOME in picture.inner_html() and AWAY in picture.inner_html()
         graph = page.page.locator(".task-graph")
         for shape, count in (("svg > rect", "data-tasks"), ("path[marker-end]", "data-edges")):
@@ -187,16 +185,17 @@ def test_a_cut_is_chosen_on_the_picture(page: AppPage, model_file: ModelFile) ->
     page.wait_state("digits", "ready")
     place(page, "split")
     page.page.click("[data-tab='Graph']")
-    page.page.wait_for_selector("g.node.cut")
+    page.until("g.node.cut")
     before = page.page.input_value("#cut")
     box = page.page.locator("g.node.cuttable:not(.cut)").first
     name = str(box.get_attribute("data-value"))
     box.click()
-    page.page.wait_for_function("name => document.querySelector('#cut').value === name", arg=name)
+    page.until(f"g.node.cut[data-value='{name}']")
+    assert page.page.input_value("#cut") == name
     settle(page)
     assert name != before
     assert "cross" in page.page.inner_text("#crossing")
-    page.page.wait_for_selector(f"g.node.cut[data-value='{name}']")
+    page.until(f"g.node.cut[data-value='{name}']")
     with InferenceSession(model_file("digits")) as session:
         run_digit(page, 7)
         check(page, session)
@@ -256,13 +255,13 @@ def test_two_pages_and_a_command_line_at_once(
         place(second, "remote")
         for app in (first, second):
             run_digit(app, 1)
-            app.page.fill("#repeat", "1000")
+            app.page.fill("#repeat", "300")
         command = [str(Path(sys.executable).with_name("rlx")), "run", str(model_file("digits"))]
         command += ["--gateway", url, "--token", TOKEN, "--device", "remote"]
         command += ["--input", f"image={feed}", "--output", str(output)]
         for app in (first, second):
             app.page.query_selector_all(".sample")[2].click()
-            app.page.wait_for_selector("[data-step=run][data-state=active]")
+            app.until("[data-step=run][data-state=active]")
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
         with np.load(output) as arrays:
@@ -290,9 +289,7 @@ def test_a_reload_in_a_run_frees_its_state(
         place(app, "split")
         app.page.fill("#repeat", "1000")
         app.page.query_selector_all(".sample")[0].click()
-        app.page.wait_for_function(
-            "() => document.querySelector('[data-step=run] progress').value > 0"
-        )
+        app.until("[data-step=run] progress[value]:not([value='0'])")
         app.page.reload()
         app.wait_state("digits", "ready")
         place(app, "split")
@@ -322,7 +319,7 @@ def test_a_gateway_restarts_and_the_page_goes_on(browser: Any, model_file: Model
             place(app, "split")
             run_digit(app, 0)
             check(app, session)
-        app.page.wait_for_selector("#gateway-state[data-state=lost]")
+        app.until("#gateway-state[data-state=lost]")
         assert "the next run reconnects" in app.page.inner_text("#gateway-state")
         app.page.query_selector_all(".sample")[1].click()
         assert app.error_code() == "peer.lost"

@@ -123,7 +123,7 @@ def test_a_dropped_text_recognizer_at_three_widths(
         texts = []
         for sample in ("line-hello", "line-sum"):
             app.page.click(f"[data-sample={sample}]")
-            app.page.wait_for_selector(f"[data-chosen='{sample}.png']")
+            app.until(f"[data-chosen='{sample}.png']")
             app.acted(lambda: app.page.click("#run"))
             texts.append(app.answer())
             check_bits(app, session)
@@ -153,7 +153,7 @@ def test_looking_inside(app: AppPage) -> None:
     app.choose("orientation")
     app.acted(lambda: app.page.click("[data-sample=page-notes]"))
     app.page.click("[data-tab='Graph']")
-    graph = app.page.wait_for_selector("svg.graph")
+    graph = app.until("svg.graph")
     assert len(graph.query_selector_all("g.node")) == int(graph.get_attribute("data-nodes")) > 50
     app.page.click("[data-tab='IR text']")
     app.page.fill("#ir-search", "conv2d")
@@ -162,12 +162,12 @@ def test_looking_inside(app: AppPage) -> None:
     app.page.select_option("#ir-stage", "imported")
     assert "target_device_set" not in app.page.inner_text("pre.ir")
     app.page.click("[data-tab='Memory']")
-    memory = app.page.wait_for_selector("svg.memory")
+    memory = app.until("svg.memory")
     assert int(memory.get_attribute("data-buffers")) > 50
     peak = int(app.page.get_attribute("#peak", "data-bytes"))
     assert 7_000_000 < peak < 40_000_000
     app.page.click("[data-tab='Timeline']")
-    app.page.wait_for_selector(".timeline-view")
+    app.until(".timeline-view")
     assert app.page.locator("table.operators tbody tr").count() > 5
     app.page.click("[data-tab='Compiler']")
     steps = app.page.locator("table.passes th").all_inner_texts()

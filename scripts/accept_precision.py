@@ -3,11 +3,15 @@
 * ``precision``: every way to products and convolutions on the device, against f64; what was chosen;
 * ``attention``: one kernel against f64;
 * ``precise_models``: stored models in every precision, against onnxruntime.
+
+usage: python -m scripts.accept_precision, or as lines of accept_gpu
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,7 @@ from rlx_edge.compile import CompiledModule
 from rlx_edge.gpu_workers.cuda.choices import Choices
 from rlx_edge.gpu_workers.cuda.tuning import Measured
 from rlx_edge.gpu_workers.cuda.unit import CudaUnit
+from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.program import Choice, Program
 from rlx_edge.model_store import model_path
 from tests import sample_inputs
@@ -181,3 +186,22 @@ LINES: dict[str, Callable[[], Iterator[str]]] = {
     "attention": attention,
     "precise_models": precise_models,
 }
+
+
+def main() -> int:
+    """These lines alone."""
+    failed = 0
+    for name, line in LINES.items():
+        start = time.perf_counter()
+        try:
+            for text in line():
+                print(f"{name}: {text}", flush=True)
+        except (SystemExit, AssertionError, RlxError) as error:
+            failed = 1
+            print(f"{name}: FAILED: {error}", flush=True)
+        print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

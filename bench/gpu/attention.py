@@ -107,8 +107,9 @@ def torch_attention(feeds: dict[str, np.ndarray], precision: str) -> Work:
     torch = import_module("torch")
     set_precision(precision)
     dtype = torch.float16 if precision == "fp16" else torch.float32
-    q, k, v = (torch.from_numpy(feeds[name]).cuda().to(dtype)[None] for name in "qkv")
-    keys = k.transpose(-1, -2).contiguous()
+    rows = np.ascontiguousarray(feeds["k"].swapaxes(1, 2))
+    arrays = (feeds["q"], rows, feeds["v"])
+    q, keys, v = (torch.from_numpy(array[None].copy()).cuda().to(dtype) for array in arrays)
 
     def run() -> object:
         with torch.inference_mode():

@@ -40,7 +40,7 @@ class Row:
 
     @property
     def best_peer(self) -> float:
-        return min(times.median for times in self.peers.values())
+        return min((times.median for times in self.peers.values()), default=float("nan"))
 
 
 def measure_models(
@@ -85,7 +85,13 @@ def peers_of(graph: Any, feeds: Feeds, precision: str, compiled: bool) -> dict[s
     half = precision == "fp16"
     set_precision(precision)
     runs = callables(torch_module(graph, half), inputs_of(graph, feeds, half), compiled)
-    return {name: Work(run, torch.cuda.synchronize) for name, run in runs.items()}
+    found = {}
+    for name, make in runs.items():
+        try:
+            found[name] = Work(make(), torch.cuda.synchronize)
+        except Exception as error:  # the other ways are still worth measuring
+            print(f"PyTorch, {name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+    return found
 
 
 def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:

@@ -35,14 +35,11 @@ class Subject:
 
 def subjects(minilm: Path | None) -> list[Subject]:
     """PP-LCNet, ResNet-50 and, where its int8 file is given, MiniLM."""
-    found = [
-        Subject("PP-LCNet", model_path("orientation").read_bytes(), _pages("x")),
-        Subject("ResNet-50", resnet50(0).SerializeToString(), _pages("x")),
-    ]
+    found = [Subject("ResNet-50", resnet50(0).SerializeToString(), _pages("x"))]
     if minilm is not None:
         model = dequantised(onnx.load(minilm))
         found.append(Subject("MiniLM", model.SerializeToString(), _tokens))
-    return found
+    return [*found, Subject("PP-LCNet", model_path("orientation").read_bytes(), _pages("x"))]
 
 
 def stored_minilm() -> Path | None:

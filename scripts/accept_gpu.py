@@ -35,6 +35,7 @@ from rlx_edge.model_store import model_path
 from scripts import accept_precision, gpu_times
 from scripts.acceptance import Line, Verdict, list_parser, run_lines
 from scripts.device_checks import (
+    carried,
     conformance,
     initialisations,
     joined,
@@ -62,7 +63,12 @@ def operators() -> Verdict:
 
 def check_two() -> Verdict:
     """Both devices of the GPU, either way round."""
-    return joined(two_devices(CUDA, VULKAN), two_devices(VULKAN, CUDA), scalars(BOTH))
+    ways = [
+        carried(*ends, wanted)
+        for pair, wanted in (((CUDA, "cpu:0"), "shared_arena"), (BOTH, "external_memory"))
+        for ends in (pair, pair[::-1])
+    ]
+    return joined(two_devices(CUDA, VULKAN), two_devices(VULKAN, CUDA), scalars(BOTH), *ways)
 
 
 # ---- 5 -------------------------------------------------------------------------------------------

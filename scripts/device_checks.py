@@ -9,14 +9,18 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rlx_edge.compile import CompiledModule, compile_module
 from rlx_edge.engines import provider_of
 from rlx_edge.ir.devices import parse_device
+from rlx_edge.ir.types import U8
 from rlx_edge.runtime.buffers import DeviceContext
+from rlx_edge.runtime.carriers import Carrier, carrier
 from rlx_edge.runtime.runner import ProgramRunner
+from rlx_edge.runtime.units import ExecutionUnit
 from scripts.acceptance import Verdict
 from scripts.device_models import Outcome, all_ways
 from tests import scalar_behaviour
@@ -168,3 +172,58 @@ def resident_bytes() -> int:
     text = Path("/proc/self/status").read_text(encoding="ascii")
     line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
     return int(line.split()[1]) << 10
+
+
+# ---- bytes between units -------------------------------------------------------------------------
+
+CARRIED = 64 << 20
+ROUNDS = 5
+
+
+def carried(source: str, target: str, wanted: str) -> Verdict:
+    """Bytes between two devices of this process, by the way that there is and by copies."""
+    units = [loaded_unit(device) for device in (source, target)]
+    try:
+        way = carrier(*units)
+        try:
+            data = np.random.default_rng(27).integers(0, 256, CARRIED).astype(np.uint8)
+            units[0].upload(PLACE, data)
+            seconds = timed_move(way, data)
+        finally:
+            way.close()
+        plain = timed_move(Carrier(*units), data)
+    finally:
+        for unit in units:
+            unit.close()
+    rates = [CARRIED / spent / 1e9 for spent in (seconds, plain)]
+    return Verdict(
+        way.name == wanted,
+        f"{source} to {target}: {way.name}, {rates[0]:.1f} GB/s (copies {rates[1]:.1f})",
+    )
+
+
+PLACE = 1 << 20
+
+
+def loaded_unit(device: str) -> ExecutionUnit:
+    """A unit with memory for what is carried."""
+    unit = provider_of(parse_device(device)).make_unit(parse_device(device), True)
+    unit.load(small_program(device).program)
+    unit.grow(PLACE + CARRIED)
+    return unit
+
+
+def timed_move(way: Carrier, data: Any) -> float:
+    """Seconds of the fastest move; the bytes are compared."""
+    spent = []
+    for _ in range(ROUNDS):
+        way.target.upload(PLACE, np.zeros(CARRIED, np.uint8))
+        for unit in (way.source, way.target):
+            unit.synchronize()
+        start = time.perf_counter()
+        way.move(PLACE, PLACE, CARRIED)
+        spent.append(time.perf_counter() - start)
+        found = way.target.download(PLACE, U8, (CARRIED,))
+        if not np.array_equal(found, data):
+            raise RuntimeError(f"{way.name} from {way.source.device}: other bytes arrived")
+    return min(spent)

@@ -88,9 +88,13 @@ class DeviceRun:
     programs: Mapping[str, Program]
     output: Array
     events: tuple[TraceEvent, ...]
+    carriers: Mapping[int, str]
+    """How the bytes of each edge travelled."""
 
     def trace(self) -> Iterator[str]:
         """A line an event, in microseconds from the first one."""
+        shown = (f"edge {edge}: {name}" for edge, name in self.carriers.items())
+        yield ", ".join(shown)
         start = min(event.start for event in self.events)
         for event in self.events:
             name = f" {event.name}" if event.name else ""
@@ -144,6 +148,7 @@ def run(placed: Module, runs_on: str, devices: tuple[str, str], moved: str, x: A
     verify(placed)
     contexts = {name: DeviceContext(name) for name in devices}
     programs, runners = dict[str, Program](), dict[str, ProgramRunner]()
+    link: Loopback | None = None
     try:
         for name in devices:
             device = parse_device(name)
@@ -160,10 +165,13 @@ def run(placed: Module, runs_on: str, devices: tuple[str, str], moved: str, x: A
             runner.trace.take()
         (output,) = link.run(bound.arrays, bound.symbols)
         events = [event for runner in runners.values() for event in runner.trace.take()]
+        carriers = link.carriers
     finally:
+        if link is not None:
+            link.close()
         for runner in runners.values():
             runner.close()
         for context in contexts.values():
             context.close()
     ordered = tuple(sorted(events, key=lambda event: event.start))
-    return DeviceRun(runs_on, moved, print_module(placed), programs, output, ordered)
+    return DeviceRun(runs_on, moved, print_module(placed), programs, output, ordered, carriers)

@@ -35,6 +35,8 @@ from rlx_edge.runtime.units import Array, ExecutionUnit
 
 Emit = Callable[[int, Array], None]
 """Takes the tensor of an edge, a fresh array; it may keep it."""
+Direct = Callable[[int], bool]
+"""Whether the link takes an edge from where it lies, which stays as it is to the end of the run."""
 Segment = Callable[[Run, str], None]
 
 
@@ -52,6 +54,7 @@ class ProgramRun:
         trace: Trace,
         segment: Segment,
         emit: Emit,
+        direct: Direct | None = None,
     ) -> None:
         self.program = program
         self.plan = plan
@@ -59,6 +62,7 @@ class ProgramRun:
         self._trace = trace
         self._segment = segment
         self._emit = emit
+        self._direct = direct
         self._executor = Executor(program.execute)
         self._ports: Mapping[int, tuple[EdgePort, Placement]] = {
             port.edge: (port, place)
@@ -100,6 +104,27 @@ class ProgramRun:
         self._early[edge] = array
         if edge in self._open:
             self._store(edge)
+        self._handle(Arrived(edge))
+
+    def is_open(self, edge: int) -> bool:
+        """Whether the place of an edge that is received is reserved, and nothing is there yet."""
+        return edge in self._open and edge not in self._early
+
+    def place_of(self, edge: int) -> tuple[int, int]:
+        """Address and bytes of an edge of this program."""
+        port, place = self._ports[edge]
+        return place.address, prod(place.shape) * port.type.dtype.bytes
+
+    def arrived_in_place(self, edge: int, start: int) -> None:
+        """As ``arrived``, for an open edge whose bytes are in their place; the copy began at
+        ``start`` of the trace's clock."""
+        port, _ = self._ports[edge]
+        if self.state in (State.STOPPING, State.STOPPED):
+            return
+        self._early[edge] = np.zeros(0, numpy_dtype(port.type.dtype))
+        self._end_wait()
+        nbytes = self.place_of(edge)[1]
+        self._trace.record("receive", "sync", start, name=port.name, edge=edge, nbytes=nbytes)
         self._handle(Arrived(edge))
 
     def checked(self, edge: int, data: Array | bytes | bytearray | memoryview) -> Array:
@@ -152,11 +177,11 @@ class ProgramRun:
                 self._unit.synchronize()
                 port, place = self._ports[edge]
                 start = Trace.now()
-                array = self._unit.download(place.address, port.type.dtype, place.shape)
-                self._emit(edge, array)
-                self._trace.record(
-                    "send", "sync", start, name=port.name, edge=edge, nbytes=array.nbytes
-                )
+                nbytes = self.place_of(edge)[1]
+                if self._direct is None or not self._direct(edge):
+                    array = self._unit.download(place.address, port.type.dtype, place.shape)
+                    self._emit(edge, array)
+                self._trace.record("send", "sync", start, name=port.name, edge=edge, nbytes=nbytes)
                 return self._executor.handle(SendDone(edge))
             case Receive(edge):
                 self._open.add(edge)

@@ -24,7 +24,7 @@ from rlx_edge.ir.program import EdgePort, Port, Program, Upload
 from rlx_edge.ir.types import U8
 from rlx_edge.runtime.buffers import DeviceContext, TensorBuffer
 from rlx_edge.runtime.executor import Executor, Finished, SegmentDone, Started, check_commands
-from rlx_edge.runtime.program_run import Emit, ProgramRun, check_edges
+from rlx_edge.runtime.program_run import Direct, Emit, ProgramRun, check_edges
 from rlx_edge.runtime.trace import Trace
 from rlx_edge.runtime.units import Array, ExecutionUnit
 
@@ -116,12 +116,16 @@ class ProgramRunner:
         run.begin(arrays)
         return run.outputs()
 
-    def start(self, symbols: Mapping[str, int], emit: Emit) -> ProgramRun:
+    def start(
+        self, symbols: Mapping[str, int], emit: Emit, direct: Direct | None = None
+    ) -> ProgramRun:
         """A run that has not begun, with the memory of its plan in place. It has to end before the
         next one starts: they share the memory."""
         planned = self._planned(symbols)
         self._make_ready(planned)
-        return ProgramRun(self.program, planned.plan, self.unit, self.trace, self._segment, emit)
+        return ProgramRun(
+            self.program, planned.plan, self.unit, self.trace, self._segment, emit, direct
+        )
 
     def _no_link(self, edge: int, array: Array) -> None:
         raise failure("program.transport", command=f"send {edge}")

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlx_edge.gpu_workers.cuda import compiler, device, library, memory, staging, unit
+from rlx_edge.gpu_workers.cuda import compiler, device, library, memory, sharing, staging, unit
 
-MODULES = (compiler, device, library, memory, staging, unit)
+MODULES = (compiler, device, library, memory, sharing, staging, unit)
 
 
 class CudaError(Exception):
@@ -40,6 +40,8 @@ class FakeCuda:
         self.fault: tuple[str, str] | None = None
         self.free_bytes = free
         self.launches = 0
+        self.registered: dict[int, int] = {}
+        self.copies: list[tuple[int, int, int]] = []
         self.next = 1 << 20
         nvrtc = SimpleNamespace(
             NVRTCError=CudaError,
@@ -58,10 +60,13 @@ class FakeCuda:
             memcpyHostToDevice=1,
             memcpyDeviceToHost=2,
             memcpyDeviceToDevice=3,
+            memcpyDefault=4,
+            hostRegister=self.register,
+            hostUnregister=lambda pointer: self.registered.pop(pointer),
             malloc=self.malloc,
             free=self.free,
             memGetInfo=lambda: (self.free_bytes - sum(self.heap.values()), self.free_bytes),
-            memcpyAsync=lambda *words: self.check("memcpyAsync"),
+            memcpyAsync=self.copy,
             getDeviceCount=lambda: 1,
             getDeviceProperties=lambda index: self.properties(),
             runtimeGetVersion=lambda: 13000,
@@ -86,6 +91,14 @@ class FakeCuda:
     def check(self, call: str) -> None:
         if self.fault is not None and self.fault[0] == call:
             raise CudaError(self.fault[1])
+
+    def register(self, pointer: int, nbytes: int, flags: int) -> None:
+        self.check("hostRegister")
+        self.registered[pointer] = nbytes
+
+    def copy(self, target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
+        self.check("memcpyAsync")
+        self.copies.append((target, source, nbytes))
 
     def malloc(self, nbytes: int) -> int:
         self.check("malloc")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -269,6 +270,7 @@ def test_a_lost_device_is_opened_again(call: str, monkeypatch: pytest.MonkeyPatc
             unit.launch(0, 1)
             unit.synchronize()
         assert code_of(caught) == "vulkan.lost" and before.is_lost
+        vk.vkDeviceWaitIdle(before.handle)  # the device of the tests still works
         with pytest.raises(DeviceError) as caught:
             unit.launch(0, 1)
         assert code_of(caught) == "unit.failed"
@@ -359,3 +361,33 @@ def test_a_session_has_the_bits_of_webassembly(model_file: ModelFile) -> None:
         assert ours.get_providers() == ["vulkan:0"]
         assert same_bits(ours.run(None, feeds), theirs.run(None, feeds))
         assert ours.compile_count == 1
+
+
+# ---- other drivers -------------------------------------------------------------------------------
+
+
+def test_exported_memory_is_the_memory(owner: VulkanContext) -> None:
+    """What another driver would import has the bytes; a software driver's is a file in memory."""
+    if not owner.exports:
+        pytest.skip("this driver exports no memory")
+    unit = ready_unit(owner)
+    data = np.random.default_rng(5).integers(0, 256, 4096).astype(np.uint8)
+    unit.upload(8192, data)
+    before = unit.generation
+    exported = unit.exported()
+    assert exported is not None
+    file, nbytes, generation = exported
+    try:
+        assert generation == unit.generation == before + 1 and nbytes >= unit.size
+        np.testing.assert_array_equal(unit.download(8192, U8, data.shape), data)
+        if owner.device.kind == "software on the CPU":
+            assert os.fstat(file).st_size >= nbytes
+    finally:
+        os.close(file)
+    again = unit.exported()
+    assert again is not None and again[2] == generation  # the memory stays where it is
+    os.close(again[0])
+    unit.grow(unit.size + 1)
+    assert unit.generation == generation + 1
+    unit.close()
+    assert len(owner.device.uuid) == 16

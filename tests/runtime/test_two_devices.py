@@ -27,7 +27,8 @@ def test_each_device_runs_the_layer_once() -> None:
         assert (other, name) in sent
     codes = {run.programs[run.runs_on].target.partition("-")[0] for run in found.runs}
     assert codes == {"wasm32", "vulkan"}
-    assert all("us cpu:0" in line or "us vulkan:0" in line for line in by_weight.trace())
+    assert all("us cpu:0" in line or "us vulkan:0" in line for line in list(by_weight.trace())[1:])
+    assert by_weight.carriers == {0: "copy"} and by_input.carriers == {0: "copy", 1: "copy"}
 
 
 def test_both_versions_come_from_one_fused_operation() -> None:

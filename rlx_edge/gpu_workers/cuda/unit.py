@@ -23,6 +23,7 @@ from rlx_edge.gpu_workers.cuda.compiler import compile_source
 from rlx_edge.gpu_workers.cuda.device import CudaDevice, open_device
 from rlx_edge.gpu_workers.cuda.library import cupy, driver, runtime
 from rlx_edge.gpu_workers.cuda.memory import DeviceMemory, device_error, errors
+from rlx_edge.gpu_workers.cuda.sharing import reach
 from rlx_edge.gpu_workers.cuda.staging import Staging
 from rlx_edge.gpu_workers.cuda.tuning import Tuning
 from rlx_edge.ir.devices import parse_device
@@ -32,8 +33,9 @@ from rlx_edge.ir.program import Program
 from rlx_edge.ir.types import DType
 from rlx_edge.runtime.arrays import numpy_dtype
 from rlx_edge.runtime.buffers import Bytes, memory_range
+from rlx_edge.runtime.carriers import Reach
 from rlx_edge.runtime.records import Record, records
-from rlx_edge.runtime.units import Array, memory_limit, unit_closed
+from rlx_edge.runtime.units import Array, ExecutionUnit, memory_limit, unit_closed
 
 ADDRESS_SPACE = 64 << 32
 SLACK = 4096
@@ -228,6 +230,38 @@ class CudaUnit:
         self._words = words
         if self._choices is not None:
             self._choices.take_words(words)
+
+    # ---- other memory ------------------------------------------------------------------------
+
+    def reach(self, other: ExecutionUnit) -> Reach | None:
+        """The device's way into ``other``'s memory: one that is registered, or imported."""
+        self._use()
+        return reach(self, other)
+
+    @property
+    def index(self) -> int:
+        """The device's number."""
+        return parse_device(self.device).index
+
+    @property
+    def pointer(self) -> int:
+        """The device's address of byte 0."""
+        return self._pointer
+
+    def current(self) -> Any:
+        """Make the device the calling thread's for a ``with`` block."""
+        return self._use().use()
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy between addresses that the device can use; returns when it is done."""
+        kind = runtime().memcpyDefault
+
+        def move() -> None:
+            runtime().memcpyAsync(target, source, nbytes, kind, self._stream.ptr)
+            self._stream.synchronize()
+
+        with self.current():
+            self._guarded(move)
 
     # ---- launches ----------------------------------------------------------------------------
 

@@ -25,6 +25,9 @@ FOREVER = (1 << 64) - 1
 # The package has no numbers for these two bits.
 DEVICE_ADDRESS_USAGE = 0x00020000
 """VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT"""
+OPAQUE_FD = 0x00000001
+"""VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT"""
+EXPORT_EXTENSION = "VK_KHR_external_memory_fd"
 DEVICE_ADDRESS_MEMORY = 0x00000002
 """VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT"""
 
@@ -84,21 +87,39 @@ atexit.register(_at_exit)
 class DeviceBuffer:
     """A buffer with memory of its own; ``mapped`` is its bytes where the host can address them."""
 
-    def __init__(self, owner: VulkanContext, nbytes: int, kind: str, holder: str) -> None:
-        """``kind``: ``arena``, ``upload`` or ``download``. ``DeviceError`` ``vulkan.memory``."""
+    def __init__(
+        self,
+        owner: VulkanContext,
+        nbytes: int,
+        kind: str,
+        holder: str,
+        *,
+        exportable: bool = False,
+    ) -> None:
+        """``kind``: ``arena``, ``upload`` or ``download``; ``exportable`` memory can be given to
+        other drivers. ``DeviceError`` ``vulkan.memory``."""
         vk = binding()
         self.owner, self.nbytes, self.kind, self.holder = owner, nbytes, kind, holder
+        self.exportable = exportable
+        self.reserved = nbytes
+        """Bytes of the memory itself, which may be more."""
         usage = vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT
         by_address = kind == "arena" and owner.device.target.addressing == "pointer"
         if kind == "arena":
             usage |= vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
         if by_address:
             usage |= DEVICE_ADDRESS_USAGE
+        exports = None
+        if exportable:
+            exports = vk.VkExternalMemoryBufferCreateInfo(handleTypes=OPAQUE_FD)
         with guarded(owner.name, f"reserving {nbytes} bytes"):
             self.handle = vk.vkCreateBuffer(
                 owner.handle,
                 vk.VkBufferCreateInfo(
-                    size=nbytes, usage=usage, sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE
+                    pNext=exports,
+                    size=nbytes,
+                    usage=usage,
+                    sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE,
                 ),
                 None,
             )
@@ -113,9 +134,13 @@ class DeviceBuffer:
         vk, owner = binding(), self.owner
         needs = vk.vkGetBufferMemoryRequirements(owner.handle, self.handle)
         number, is_mapped = owner.memory_type(needs.memoryTypeBits, self.kind)
-        flags = vk.VkMemoryAllocateFlagsInfo(flags=DEVICE_ADDRESS_MEMORY, deviceMask=0)
+        chain = vk.VkExportMemoryAllocateInfo(handleTypes=OPAQUE_FD) if self.exportable else None
+        flags = vk.VkMemoryAllocateFlagsInfo(pNext=chain, flags=DEVICE_ADDRESS_MEMORY, deviceMask=0)
+        self.reserved = needs.size
         request = vk.VkMemoryAllocateInfo(
-            pNext=flags if by_address else None, allocationSize=needs.size, memoryTypeIndex=number
+            pNext=flags if by_address else chain,
+            allocationSize=needs.size,
+            memoryTypeIndex=number,
         )
         self.memory = vk.vkAllocateMemory(owner.handle, request, None)
         vk.vkBindBufferMemory(owner.handle, self.handle, self.memory, 0)
@@ -130,6 +155,15 @@ class DeviceBuffer:
             asked.sType = vk.VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO
             asked.buffer = self.handle
             self.address = int(vk.lib.vkGetBufferDeviceAddress(owner.handle, asked))
+
+    def export(self) -> int:
+        """A file that another driver can import the memory from; the caller closes it."""
+        vk, owner = binding(), self.owner
+        get = vk.vkGetDeviceProcAddr(owner.handle, "vkGetMemoryFdKHR")
+        with guarded(owner.name, "exporting memory"):
+            return int(
+                get(owner.handle, vk.VkMemoryGetFdInfoKHR(memory=self.memory, handleType=OPAQUE_FD))
+            )
 
     def release(self) -> None:
         """Give the memory back; nothing may be using it."""
@@ -162,6 +196,11 @@ class VulkanContext:
         if not able:
             raise DeviceError("vulkan.queue", "the device has no compute queue", where=found.name)
         self.family = able[0]
+        self.exports = EXPORT_EXTENSION in {
+            item.extensionName
+            for item in vk.vkEnumerateDeviceExtensionProperties(found.handle, None)
+        }
+        """Whether memory can be given to other drivers."""
         with guarded(found.name, "opening the device"):
             self.handle = self._open(found)
             self.queue = vk.vkGetDeviceQueue(self.handle, self.family, 0)
@@ -179,11 +218,14 @@ class VulkanContext:
         eleven = vk.VkPhysicalDeviceVulkan11Features(
             pNext=twelve, storageBuffer16BitAccess=target.storage16
         )
+        extensions = [EXPORT_EXTENSION] if self.exports else []
         basic = vk.VkPhysicalDeviceFeatures(shaderInt64=target.int64, shaderFloat64=target.float64)
         request = vk.VkDeviceCreateInfo(
             pNext=eleven if found.version >= (1, 2, 0) else None,
             queueCreateInfoCount=1,
             pQueueCreateInfos=[queue],
+            enabledExtensionCount=len(extensions),
+            ppEnabledExtensionNames=extensions,
             pEnabledFeatures=[basic],
         )
         return vk.vkCreateDevice(found.handle, request, None)

@@ -37,6 +37,8 @@ class VulkanDevice:
     """Whether the host addresses the device's memory as fast as its own."""
     target: VulkanTarget
     handle: Any
+    uuid: bytes = b""
+    """Of the physical device, the same for every driver."""
 
     @property
     def name(self) -> str:
@@ -94,9 +96,10 @@ def _describe(handle: Any) -> Any:
     if version < API_1_1:
         return None
     later = version >= API_1_2
-    drivers, floats = vk.VkPhysicalDeviceDriverProperties(), None
+    identity = vk.VkPhysicalDeviceIDProperties()
+    drivers = vk.VkPhysicalDeviceDriverProperties(pNext=identity)
     floats = vk.VkPhysicalDeviceFloatControlsProperties(pNext=drivers)
-    properties = vk.VkPhysicalDeviceProperties2(pNext=floats if later else None)
+    properties = vk.VkPhysicalDeviceProperties2(pNext=floats if later else identity)
     vk.vkGetPhysicalDeviceProperties2(handle, ffi.addressof(properties))
     basic, limits = properties.properties, properties.properties.limits
     twelve = vk.VkPhysicalDeviceVulkan12Features()
@@ -149,6 +152,7 @@ def _describe(handle: Any) -> Any:
         kind in (KINDS[1], KINDS[4]),
         target,
         handle,
+        bytes(identity.deviceUUID),
     )
 
 

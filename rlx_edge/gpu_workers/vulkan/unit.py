@@ -45,6 +45,9 @@ class VulkanUnit:
         self._state = "empty"
         self._program: Program | None = None
         self._arena: DeviceBuffer | None = None
+        self._exportable = False
+        self.generation = 0
+        """Counts the places that the memory has had."""
         self._block = np.zeros(0, np.uint8)
         self._block_key = b""
         self._fences: list[Any] = []
@@ -90,26 +93,52 @@ class VulkanUnit:
         self._state = "ready"
 
     def grow(self, nbytes: int) -> None:
-        commands, transfers, pipelines = self._use()
+        self._use()
         if nbytes <= self.size:
             return
         limit = self.address_space
         if nbytes > limit:
             raise memory_limit(self.device, nbytes, limit)
         self.synchronize()
-        wanted = min(limit, -(-nbytes // GRAIN) * GRAIN)
+        self._make_arena(min(limit, -(-nbytes // GRAIN) * GRAIN))
+
+    def _make_arena(self, wanted: int) -> None:
+        """Another arena with what the one before had; nothing is running."""
+        commands, transfers, pipelines = self._use()
         try:
-            arena = DeviceBuffer(self._owner, wanted, "arena", self._holder)
+            arena = DeviceBuffer(
+                self._owner, wanted, "arena", self._holder, exportable=self._exportable
+            )
         except DeviceError as error:
             if error.code != "vulkan.memory":
                 raise
-            raise failure("memory.grow", where=self.device, nbytes=nbytes) from None
+            raise failure("memory.grow", where=self.device, nbytes=wanted) from None
         if self._arena is not None:
             transfers.move(self._arena, arena)
             self._arena.release()
         self._arena = arena
+        self.generation += 1
         pipelines.use(arena)
         commands.forget()
+
+    # ---- other drivers -----------------------------------------------------------------------
+
+    @property
+    def uuid(self) -> bytes:
+        """Of the physical device, 16 bytes."""
+        return self._owner.device.uuid
+
+    def exported(self) -> tuple[int, int, int] | None:
+        """``(file, bytes, generation)`` of the memory now, for another driver on the same device;
+        the caller closes the file. ``None`` where this driver exports nothing."""
+        self._use()
+        if not self._owner.exports or self._arena is None:
+            return None
+        if not self._exportable:
+            self._exportable = True
+            self.synchronize()
+            self._make_arena(self.size)
+        return self._arena.export(), self._arena.reserved, self.generation
 
     def upload(self, address: int, data: Array) -> None:
         _, transfers, _ = self._use()

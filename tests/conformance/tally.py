@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from dataclasses import dataclass
-from functools import cache
 
 from rlx_edge.ir.errors import RlxError
-from tests.conformance.case import Array, Case
+from tests.conformance.case import Case
 from tests.conformance.devices import DEVICES, Device
 from tests.conformance.oracle import check, expected
 from tests.conformance.table import CASES, gap
 
-Reference = list[tuple[dict[str, Array], list[Array]]]
+MOST = 12
+"""Processes; each has a context of its own."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,18 @@ def device_named(name: str) -> Device:
     return next(device for device in DEVICES if device.name == name)
 
 
-def tally(device: Device) -> Tally:
-    """Every case on ``device``; a device that is not there fails every case."""
+def tally(device: Device, processes: int | None = None) -> Tally:
+    """Every case on ``device``, by several processes; a device that is not there fails every
+    case."""
+    count = processes or os.cpu_count() or 1
+    asked = [(device.name, number) for number in range(len(CASES))]
+    # Drivers do not survive a fork.
+    with multiprocessing.get_context("spawn").Pool(min(count, MOST)) as pool:
+        faults = pool.starmap(_failure, asked, chunksize=8)
     passed = gaps = 0
     surprises: list[str] = []
-    for case in CASES:
-        reason, fault = gap(case, device), failure_of(device, case)
+    for case, fault in zip(CASES, faults, strict=True):
+        reason = gap(case, device)
         if reason and fault:
             gaps += 1
         elif reason:
@@ -48,15 +56,14 @@ def tally(device: Device) -> Tally:
     return Tally(passed, gaps, tuple(surprises))
 
 
-@cache
-def _reference(case: int) -> tuple[bytes, Reference]:
-    model = CASES[case].model()
-    return model, expected(CASES[case], model)
+def _failure(device: str, number: int) -> str:
+    return failure_of(device_named(device), CASES[number])
 
 
 def failure_of(device: Device, case: Case) -> str:
     """How the case fails on the device; empty where it passes."""
-    model, runs = _reference(CASES.index(case))
+    model = case.model()
+    runs = expected(case, model)
     try:
         loaded = device.open(model)
         try:

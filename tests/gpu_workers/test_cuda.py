@@ -92,6 +92,16 @@ def test_a_damaged_entry_is_made_again(nvrtc: FakeNvrtc, tmp_path: Path, damage:
     assert nvrtc.made == 2 and entry.read_bytes() == whole
 
 
+def test_without_a_folder_a_result_serves_once_more(nvrtc: FakeNvrtc) -> None:
+    """First the assembler's words are asked for, then the unit loads the code."""
+    first = compiler.compile_source(b"once more", "sm_90")
+    assert compiler.compile_source(b"once more", "sm_90") == first and nvrtc.made == 1
+    assert compiler.compile_source(b"once more", "sm_90") == first and nvrtc.made == 2
+    for number in range(2 * compiler.RECENT):
+        compiler.compile_source(b"many %d" % number, "sm_90")
+    assert len(compiler._recent) == compiler.RECENT
+
+
 def test_a_cache_that_cannot_be_written_does_not_matter(nvrtc: FakeNvrtc, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_bytes(b"")

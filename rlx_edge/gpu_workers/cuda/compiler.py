@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,11 @@ OPTIONS = ("--std=c++17", "--fmad=false", "--diag-suppress=177", "--ptxas-option
 OWN_CACHE = (12, 8)
 """From this version NVRTC keeps results itself, and leaves out the log of those."""
 SUFFIX = ".cubin.json"
+RECENT = 4
+"""Results without a folder that wait for whoever asks next: first what fits, then the unit."""
+
+_recent: OrderedDict[str, Binary] = OrderedDict()
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +40,30 @@ def compile_source(source: bytes, arch: str, cache: Path | None = None) -> Binar
     """Machine code for ``arch`` (``sm_90``); ``DeviceError`` ``cuda.compile`` where NVRTC refuses.
 
     ``cache`` is a folder of earlier results; whatever is wrong there, the source is compiled again.
+    Without one a result is kept until it is asked for once more.
     """
     key = _key(source, arch)
-    found = None if cache is None else _read(cache / f"{key}{SUFFIX}")
+    found = _taken(key) if cache is None else _read(cache / f"{key}{SUFFIX}")
     if found is not None:
         return found
     binary = _compile(source, arch)
-    if cache is not None:
+    if cache is None:
+        _keep(key, binary)
+    else:
         _write(cache / f"{key}{SUFFIX}", binary)
     return binary
+
+
+def _taken(key: str) -> Binary | None:
+    with _lock:
+        return _recent.pop(key, None)
+
+
+def _keep(key: str, binary: Binary) -> None:
+    with _lock:
+        _recent[key] = binary
+        if len(_recent) > RECENT:
+            _recent.popitem(last=False)
 
 
 def _compile(source: bytes, arch: str) -> Binary:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from rlx_edge.cli.devices import sharing
 from rlx_edge.devices import list_devices, resolve_device
 from rlx_edge.ir.errors import DeviceError
 
@@ -37,3 +38,23 @@ def test_no_driver_is_opened() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_how_devices_pass_tensors() -> None:
+    described = {
+        "cuda": {"devices": [{"index": 0, "uuid": "aa"}]},
+        "vulkan": {
+            "devices": [
+                {"index": 0, "uuid": "aa", "exports": True},
+                {"index": 1, "uuid": "bb", "exports": True},
+            ]
+        },
+    }
+    assert {(row["one"], row["other"]): row["way"] for row in sharing(described)} == {
+        ("cuda:0", "cpu:0"): "shared_arena",
+        ("cuda:0", "vulkan:0"): "external_memory",
+        ("cuda:0", "vulkan:1"): "copy",
+        ("vulkan:0", "cpu:0"): "copy",
+        ("vulkan:1", "cpu:0"): "copy",
+    }
+    assert list(sharing({"cuda": {"error": "no driver"}})) == []

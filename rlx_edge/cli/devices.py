@@ -13,6 +13,7 @@ from rlx_edge.devices import DeviceInfo, list_devices
 from rlx_edge.gpu_workers.cuda.provider import describe as describe_cuda
 from rlx_edge.gpu_workers.vulkan.provider import describe as describe_vulkan
 from rlx_edge.ir.errors import DeviceError
+from rlx_edge.runtime.carriers import COPY, EXTERNAL_MEMORY, SHARED_ARENA
 
 DESCRIBED: dict[str, Callable[[], dict[str, object]]] = {
     "cuda": describe_cuda,
@@ -33,7 +34,8 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         # The limits that code is made for are known without any device.
         known = {"cuda_architectures": {arch: asdict(row) for arch, row in ARCHITECTURES.items()}}
-        table = {"devices": [asdict(info) for info in found], **described, **known}
+        ways = {"sharing": list(sharing(described))}
+        table = {"devices": [asdict(info) for info in found], **described, **ways, **known}
         print(json.dumps(table, indent=2))
         return 0
     for info in found:
@@ -42,6 +44,8 @@ def execute(options: argparse.Namespace) -> int:
     for kind, document in described.items():
         for line in _lines(kind, document):
             print(line)
+    for way in sharing(described):
+        print(f"{way['one']} and {way['other']} pass tensors by {way['way']}")
     return 0
 
 
@@ -55,6 +59,21 @@ def _described(kind: str) -> dict[str, object]:
         return DESCRIBED[kind]()
     except DeviceError as error:
         return {"error": str(error)}
+
+
+def sharing(described: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, str]]:
+    """How parts of one program in one process pass tensors: a row a pair of a GPU and another
+    device; what a driver refuses when it is tried is a copy all the same."""
+    rows = {kind: document.get("devices", ()) for kind, document in described.items()}
+    for cuda in rows.get("cuda", ()):
+        yield {"one": f"cuda:{cuda['index']}", "other": "cpu:0", "way": SHARED_ARENA}
+        for vulkan in rows.get("vulkan", ()):
+            is_same = vulkan["exports"] and vulkan["uuid"] == cuda["uuid"]
+            way = EXTERNAL_MEMORY if is_same else COPY
+            other = f"vulkan:{vulkan['index']}"
+            yield {"one": f"cuda:{cuda['index']}", "other": other, "way": way}
+    for vulkan in rows.get("vulkan", ()):
+        yield {"one": f"vulkan:{vulkan['index']}", "other": "cpu:0", "way": COPY}
 
 
 def _lines(kind: str, document: Mapping[str, Any]) -> Iterator[str]:

@@ -122,7 +122,13 @@ class FakeCuda:
             *("maxThreadsPerBlock", "maxThreadsPerMultiProcessor", "l2CacheSize"),
             *("pciDomainID", "pciBusID", "pciDeviceID"),
         )
-        return {"name": b"fake", "major": 9, "minor": 0, **dict.fromkeys(names, 1)}
+        return {
+            "name": b"fake",
+            "uuid": bytes(16),
+            "major": 9,
+            "minor": 0,
+            **dict.fromkeys(names, 1),
+        }
 
 
 @contextmanager

@@ -33,6 +33,8 @@ class Properties:
     l2: int
     clock_khz: int
     bus: str
+    uuid: str
+    """Of the physical device, the same for every driver; hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def read_properties(index: int) -> Properties:
         int(raw["l2CacheSize"]),
         int(raw.get("clockRate", 0)),
         f"{int(raw['pciDomainID']):04x}:{int(raw['pciBusID']):02x}:{int(raw['pciDeviceID']):02x}",
+        bytes(raw["uuid"])[:16].hex(),
     )
 
 

@@ -8,6 +8,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from rlx_edge.gpu_workers.cuda.device import open_device
 from rlx_edge.gpu_workers.cuda.library import runtime
 from rlx_edge.gpu_workers.cuda.memory import errors
 from rlx_edge.ir.errors import DeviceError, RlxError
@@ -57,7 +58,7 @@ def reach(unit: CudaUnit, other: ExecutionUnit) -> Reach | None:
 
 def device_uuid(unit: CudaUnit) -> bytes:
     """Of the unit's physical device, 16 bytes."""
-    return bytes(runtime().getDeviceProperties(unit.index)["uuid"])[:16]
+    return bytes.fromhex(open_device(unit.index).properties.uuid)
 
 
 class _Reach:

@@ -17,7 +17,12 @@ from typing import Any
 import numpy as np
 
 from rlx_edge.gpu_workers.vulkan.binding import binding, guarded
-from rlx_edge.gpu_workers.vulkan.physical import VulkanDevice, close_instance, device
+from rlx_edge.gpu_workers.vulkan.physical import (
+    EXPORT_EXTENSION,
+    VulkanDevice,
+    close_instance,
+    device,
+)
 from rlx_edge.ir.errors import DeviceError
 from rlx_edge.runtime.buffers import Bytes
 
@@ -27,7 +32,6 @@ DEVICE_ADDRESS_USAGE = 0x00020000
 """VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT"""
 OPAQUE_FD = 0x00000001
 """VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT"""
-EXPORT_EXTENSION = "VK_KHR_external_memory_fd"
 DEVICE_ADDRESS_MEMORY = 0x00000002
 """VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT"""
 
@@ -196,11 +200,7 @@ class VulkanContext:
         if not able:
             raise DeviceError("vulkan.queue", "the device has no compute queue", where=found.name)
         self.family = able[0]
-        self.exports = EXPORT_EXTENSION in {
-            item.extensionName
-            for item in vk.vkEnumerateDeviceExtensionProperties(found.handle, None)
-        }
-        """Whether memory can be given to other drivers."""
+        self.exports = found.exports
         with guarded(found.name, "opening the device"):
             self.handle = self._open(found)
             self.queue = vk.vkGetDeviceQueue(self.handle, self.family, 0)

@@ -15,6 +15,7 @@ API_1_2 = (1 << 22) | (2 << 12)
 KINDS = ("other", "integrated GPU", "discrete GPU", "virtual GPU", "software on the CPU")
 NO_INDEPENDENCE = 2
 """VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE"""
+EXPORT_EXTENSION = "VK_KHR_external_memory_fd"
 LEAST_PUSH = 120
 """Bytes of push constants that kernels use."""
 
@@ -39,6 +40,8 @@ class VulkanDevice:
     handle: Any
     uuid: bytes = b""
     """Of the physical device, the same for every driver."""
+    exports: bool = False
+    """Whether memory can be given to other drivers."""
 
     @property
     def name(self) -> str:
@@ -108,6 +111,9 @@ def _describe(handle: Any) -> Any:
     vk.vkGetPhysicalDeviceFeatures2(handle, ffi.addressof(features))
     flags = features.features
     kind = KINDS[basic.deviceType]
+    extensions = {
+        item.extensionName for item in vk.vkEnumerateDeviceExtensionProperties(handle, None)
+    }
     if limits.maxPushConstantsSize < LEAST_PUSH:
         return None
     target = VulkanTarget(
@@ -153,6 +159,7 @@ def _describe(handle: Any) -> Any:
         target,
         handle,
         bytes(identity.deviceUUID),
+        EXPORT_EXTENSION in extensions,
     )
 
 

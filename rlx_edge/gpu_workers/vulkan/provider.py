@@ -75,5 +75,7 @@ def _row(found: VulkanDevice) -> dict[str, object]:
         "memory": found.memory,
         "groups": found.groups,
         "shares_memory": found.shares_memory,
+        "uuid": found.uuid.hex(),
+        "exports": found.exports,
         "limits": target,
     }

@@ -30,7 +30,7 @@ setup: $(STAMP) ## create .venv, install everything, fetch the models
 		'firefox-esr|firefox:firefox-esr' \
 		'/usr/share/vulkan/icd.d/lvp_icd*:mesa-vulkan-drivers'
 	@[ node_modules/.package-lock.json -nt package-lock.json ] || ! command -v npm >/dev/null || \
-		npm ci --no-audit --no-fund --loglevel=error
+		npm ci --no-audit --no-fund --no-update-notifier --loglevel=error
 	@$(BIN)/rlx models fetch
 
 web: setup ## build the page that `rlx serve` serves, into build/site

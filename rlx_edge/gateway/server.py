@@ -40,6 +40,7 @@ class JsonLines(logging.Formatter):
         line |= {key: value for key, value in vars(record).items() if key not in _FIELDS}
         if record.exc_info and record.exc_info[1] is not None:
             line["error"] = repr(record.exc_info[1])
+            line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
 
 

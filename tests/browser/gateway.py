@@ -36,8 +36,8 @@ def require_site() -> Path:
 
 @contextmanager
 def running_gateway(*arguments: str, port: int = 0, log: Path | None = None) -> Iterator[str]:
-    """The URL of `rlx serve`, on a free port by default; it must stop cleanly. Its log goes to a
-    file where one is named."""
+    """The URL of `rlx serve`, on a free port by default; it must stop cleanly, and nothing inside
+    may have failed unforeseen. Its log goes to a file where one is named."""
     command = [str(Path(sys.executable).with_name("rlx")), "serve", "--port", str(port), *arguments]
     # A pipe that nobody reads would fill up with the lines of requests.
     with (
@@ -62,3 +62,6 @@ def running_gateway(*arguments: str, port: int = 0, log: Path | None = None) -> 
             told = errors.read()
     if process.returncode != 0:
         raise RuntimeError(f"the gateway ended with {process.returncode}: {told}")
+    broken = [line for line in told.splitlines() if '"level": "error"' in line]
+    if broken or "Traceback" in told:
+        raise RuntimeError(f"the gateway failed inside: {broken or told}")

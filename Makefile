@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= auto
 BENCH_ARGS ?=
 SERVE_ARGS ?= --open
-.PHONY: help setup web run samples test test-slow test-browser check bless bench docs accept-native accept-devices accept-gpu accept-page accept-offload bench-page screenshots
+.PHONY: help setup web run samples test test-slow test-browser check bless bench bench-gpu docs accept-native accept-devices accept-gpu accept-page accept-offload bench-page screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ accept-page: web ## run the acceptance list of the page, a figure a line
 
 accept-devices: setup ## run the acceptance list of devices as far as it needs no GPU
 	$(BIN)/python -m scripts.accept_devices
+
+bench-gpu: $(STAMP) ## measure models and attention on a GPU beside PyTorch, into build/bench
+	$(BIN)/python -m bench.gpu $(BENCH_ARGS)
 
 accept-gpu: $(STAMP) ## run the acceptance list of a machine with an NVIDIA GPU (needs CuPy, Vulkan)
 	$(BIN)/python -m scripts.accept_gpu

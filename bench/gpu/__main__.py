@@ -13,7 +13,7 @@ import argparse
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"Vulkan is left out: {absence('vulkan:0')}", file=sys.stderr)
         options.vulkan = False
     peaks = measure_peaks()
-    facts = conditions(peaks, "python -m bench.gpu " + " ".join(arguments or sys.argv[1:]))
+    facts = conditions(peaks, f"python -m bench.gpu --rounds {options.rounds} --minilm FILE")
     print(facts, flush=True)
     failures: list[str] = []
     rows: list[Row] = []
@@ -71,16 +71,12 @@ def main(arguments: list[str] | None = None) -> int:
         return text
 
     if options.only != "models":
-        lengths += told(measure_attention(peaks, options.rounds), failures)
-        write()
+        told(measure_attention(peaks, options.rounds), lengths, write, failures)
     for item in found if options.only != "attention" else ():
-        rows += told(
-            measure_models(
-                [item], peaks, options.rounds, compiled=options.compiled, vulkan=options.vulkan
-            ),
-            failures,
+        measured = measure_models(
+            [item], peaks, options.rounds, compiled=options.compiled, vulkan=options.vulkan
         )
-        write()
+        told(measured, rows, write, failures)
     text = write()
     if options.page is not None:
         options.page.write_text(text, encoding="utf-8")
@@ -98,18 +94,20 @@ def absence(device: str) -> str:
     return ""
 
 
-def told(rows: Iterator[T], failures: list[str]) -> list[T]:
-    """The rows, each printed with the time it took; one that breaks ends its table."""
-    found: list[T] = []
+def told(
+    measured: Iterator[T], rows: list[T], write: Callable[[], object], failures: list[str]
+) -> None:
+    """Append rows, each written down and named with the time it took; one that breaks ends its
+    table."""
     started = time.perf_counter()
     try:
-        for row in rows:
-            found.append(row)
-            print(f"{time.perf_counter() - started:.1f} s: {str(row)[:300]}", flush=True)
+        for row in measured:
+            rows.append(row)
+            write()
+            print(f"{time.perf_counter() - started:.1f} s: {str(row)[:100]}", flush=True)
     except Exception:
         failures.append(traceback.format_exc())
         print(failures[-1], flush=True)
-    return found
 
 
 def warm(found: list[Subject]) -> None:

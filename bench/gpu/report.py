@@ -46,6 +46,7 @@ def as_json(
             **asdict(row),
             "times": row.times.median,
             "spread": row.times.spread,
+            "ways": [{**way, "microseconds": _rounded(way)} for way in row.ways],
             "peers": {name: times.median for name, times in row.peers.items()},
         }
         for row in rows
@@ -61,6 +62,12 @@ def as_json(
     ]
     found = {"conditions": dict(facts), "models": models, "attention": lengths}
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _rounded(way: Mapping[str, object]) -> dict[str, float | None]:
+    times = way["microseconds"]
+    assert isinstance(times, dict)
+    return {name: time if time is None else round(time, 2) for name, time in times.items()}
 
 
 def as_markdown(

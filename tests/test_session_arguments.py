@@ -31,6 +31,8 @@ def opened(**arguments: object) -> InferenceSession:
         ({"cache": 5}, "session.argument"),
         ({"cache": None}, "session.argument"),
         ({"plans": 0}, "session.argument"),
+        ({"precision": "bf16"}, "session.argument"),
+        ({"precision": None}, "session.argument"),
         ({"plans": "many"}, "session.argument"),
         ({"plans": True}, "session.argument"),
         ({"program": "program.json"}, "session.argument"),

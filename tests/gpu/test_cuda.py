@@ -132,3 +132,27 @@ def test_the_table_of_limits() -> None:
     assert isinstance(devices, list) and isinstance(access, list)
     assert devices[0]["registers_processor"] >= 65536 and devices[0]["target"].startswith("sm_")
     assert all(access[index][index] for index in range(len(devices)))
+
+
+@pytest.mark.parametrize("precision", ["relaxed", "tf32", "fp16"])
+def test_precisions_are_near_the_model_and_keep_their_choice(
+    precision: str, model_file: ModelFile, tmp_path: Path
+) -> None:
+    feeds = sample_inputs.orientation(1)
+    expected = Oracle(model_file("orientation")).run(feeds)
+    chosen = []
+    for _ in range(2):
+        with InferenceSession(
+            model_file("orientation"), [DEVICE], precision=precision, cache=tmp_path
+        ) as session:
+            comparison = Comparison()
+            names = [arg.name for arg in session.get_outputs()]
+            for _ in range(3):  # measured, captured, replayed
+                found = dict(zip(names, session.run(None, feeds), strict=True))
+                comparison.add(found, expected)
+            unit = session._variants[0].runner.unit
+            assert isinstance(unit, CudaUnit)
+            chosen.append(unit.measurements)
+        worst = max(item.relative for item in comparison.outputs.values())
+        assert worst <= (TOLERANCE if precision == "relaxed" else 1e-2)
+    assert chosen[0] and chosen[0] == chosen[1]

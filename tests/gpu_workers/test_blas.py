@@ -31,7 +31,9 @@ class FakeLibrary:
 
 def opened(monkeypatch: pytest.MonkeyPatch, library: FakeLibrary) -> blas.Blas:
     freed: list[int] = []
-    runtime = SimpleNamespace(malloc=lambda nbytes: 4096, free=freed.append)
+    runtime = SimpleNamespace(
+        malloc=lambda nbytes: 4096, free=freed.append, CUDARuntimeError=MemoryError
+    )
     monkeypatch.setattr(blas, "_load", lambda: library)
     monkeypatch.setattr(blas, "runtime", lambda: runtime)
     return blas.Blas(77)

@@ -81,8 +81,11 @@ class Blas:
 
     def close(self) -> None:
         """After everything in the stream."""
-        self._call("cublasDestroy_v2", self._handle)
-        runtime().free(self._workspace)
+        try:
+            self._call("cublasDestroy_v2", self._handle)
+            runtime().free(self._workspace)
+        except runtime().CUDARuntimeError as error:
+            raise _failed(reason(error)) from None
 
     def _call(self, name: str, *arguments: object) -> None:
         status = getattr(self._library, name)(*arguments)

@@ -57,8 +57,10 @@ class Choices:
     def rows(self) -> list[Mapping[str, object]]:
         """Operation, value, microseconds of each way by name, and the name of the one taken."""
         found: list[Mapping[str, object]] = []
-        for number, measured in sorted(self._taken.items()):
-            choice = self._program.choices[number]
+        for choice in self._program.choices if self._words is not None else ():
+            measured = self._tuning.known(choice.key, self._sizes(choice))
+            if measured is None:
+                continue
             info = self._program.launches[choice.starts[0]]
             names = [self._name(choice, way) for way in range(choice.ways)]
             found.append(
@@ -77,13 +79,15 @@ class Choices:
         return f"{way} {entry.library or entry.name}"
 
     def _measured(self, choice: Choice) -> Measured:
-        sizes = self._records(choice, 0)[0].words[-choice.sizes :]
         return self._tuning.measured(
             choice.key,
-            [int(size) for size in sizes],
+            self._sizes(choice),
             choice.ways,
             lambda way: self._time(self._records(choice, way)),
         )
+
+    def _sizes(self, choice: Choice) -> list[int]:
+        return [int(size) for size in self._records(choice, 0)[0].words[-choice.sizes :]]
 
     def _records(self, choice: Choice, way: int) -> list[Record]:
         assert self._words is not None

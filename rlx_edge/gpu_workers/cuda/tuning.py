@@ -61,6 +61,10 @@ class Tuning:
         self._known[name] = found
         return found
 
+    def known(self, key: str, sizes: Sequence[int]) -> Measured | None:
+        """A measurement that this process has made or read."""
+        return self._known.get(self._name(key, sizes))
+
     def _name(self, key: str, sizes: Sequence[int]) -> str:
         text = json.dumps([self._device, key, [size_class(size) for size in sizes]])
         return hashlib.sha256(text.encode()).hexdigest()

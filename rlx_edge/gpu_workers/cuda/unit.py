@@ -81,7 +81,7 @@ class CudaUnit:
 
     @property
     def measurements(self) -> list[Mapping[str, object]]:
-        """What was chosen among several ways to a result, for the last shape that ran."""
+        """What was chosen among several ways to a result, for the shape that ran last."""
         return [] if self._choices is None else self._choices.rows()
 
     @property
@@ -145,7 +145,8 @@ class CudaUnit:
                 self._memory.release()
             self._staging.close()
             if self._blas is not None:
-                self._blas.close()
+                with suppress(DeviceError):  # of a lost device the process gets nothing back
+                    self._blas.close()
         self._blas = self._choices = self._memory = None
         self._pointer = self._size = 0
         self._module = self._stream = self._staging = None

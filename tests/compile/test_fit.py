@@ -169,7 +169,8 @@ def nvcc() -> None:
         pytest.skip("nvcc is not installed")
 
 
-@pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_90", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_an_oversized_fusion_runs_in_parts_that_fit(
     arch: str, nvcc: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +185,7 @@ def test_an_oversized_fusion_runs_in_parts_that_fit(
     assert figures and not any(item.spill_stores for item in figures)
 
 
+@pytest.mark.slow
 def test_the_plan_explains_it(
     nvcc: None,
     tmp_path: Path,

@@ -27,6 +27,7 @@ def has_loaded(pid: int, library: str) -> bool:
     return library in Path(f"/proc/{pid}/maps").read_text(encoding="ascii", errors="replace")
 
 
+@pytest.mark.slow
 def test_clients_choose_among_devices(model_file: Callable[[str], Path]) -> None:
     path, feeds = str(model_file("digits")), sample_inputs.digits(0, 3)
     with InferenceSession(path) as whole:

@@ -60,6 +60,33 @@ export async function checkedFetch(resource, options, onBytes) {
   return new Response(counted, { status, headers });
 }
 
+/**
+ * The bytes of a file whose length is known, without a copy of them all.
+ *
+ * @param {string} url
+ * @param {RequestInit} options
+ * @param {number} length
+ * @param {(nbytes: number) => void} onBytes
+ * @returns {Promise<Uint8Array<ArrayBuffer>>}
+ */
+export async function fetchBytes(url, options, length, onBytes) {
+  const response = await checkedFetch(url, options);
+  const bytes = new Uint8Array(length);
+  let done = 0;
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
+  for (;;) {
+    const { value } = await reader.read();
+    if (!value) break;
+    if (done + value.length <= length) bytes.set(value, done);
+    done += value.length;
+    onBytes(value.length);
+  }
+  if (done !== length) {
+    throw new ReportedError("site.fetch", `${url}: ${done} bytes came instead of ${length}`);
+  }
+  return bytes;
+}
+
 const PLAIN_FETCH = globalThis.fetch.bind(globalThis);
 
 /** @param {unknown} cause */

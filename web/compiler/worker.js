@@ -49,12 +49,14 @@
  * @property {{step: string, milliseconds: number}[]} passes
  */
 
-import { checkedFetch, ReportedError } from "./fetching.js";
+import { checkedFetch, fetchBytes, ReportedError } from "./fetching.js";
 import { roomFor } from "./snapshot.js";
 
 const PACKAGE = "rlx-edge";
 const PYODIDE = new URL("../pyodide/", import.meta.url).href;
 const scope = /** @type {any} */ (globalThis);
+/** Progress messages are at least this many milliseconds apart. */
+const PAUSE = 50;
 
 /** @type {Promise<any> | undefined} */
 let starting;
@@ -79,20 +81,25 @@ async function load(tell) {
   const { plain, snapshot } = site.starts;
   const total = (snapshot ?? plain).bytes;
   let done = 0;
-  tell({ step: "python", done, total });
+  let told = 0;
+  const count = (/** @type {number} */ nbytes) => {
+    done += nbytes;
+    if (done < total && performance.now() - told < PAUSE) return;
+    told = performance.now();
+    tell({ step: "python", done, total });
+  };
+  count(0);
   /** @type {(error: unknown) => void} */
   let fail = () => {};
   const broken = new Promise((_, reject) => (fail = reject));
   scope.fetch = (/** @type {RequestInfo | URL} */ resource, /** @type {RequestInit} */ options) => {
-    const response = checkedFetch(resource, options, (nbytes) => {
-      done += nbytes;
-      tell({ step: "python", done, total });
-    });
+    const response = checkedFetch(resource, options, count);
     response.catch(fail);
     return response;
   };
   // loadPyodide waits for ever where a file of its core cannot be had.
-  const pyodide = await Promise.race([broken, snapshot ? restored(snapshot) : started(plain)]);
+  const python = snapshot ? restored(snapshot, count) : started(plain);
+  const pyodide = await Promise.race([broken, python]);
   tell({ step: "compiler" });
   const globals = pyodide.globals.get("dict")();
   pyodide.runPython(GLUE, { globals });
@@ -132,12 +139,10 @@ async function started({ library }) {
  * snapshot as modules.
  *
  * @param {SnapshotStart} start
+ * @param {(nbytes: number) => void} count
  */
-async function restored({ library, file, length, integrity }) {
-  const memory = scope
-    .fetch(`${PYODIDE}${file}`, { integrity })
-    .then((/** @type {Response} */ response) => response.arrayBuffer());
-  memory.catch(() => {}); // told through the fetch itself
+async function restored({ library, file, length, integrity }, count) {
+  const memory = fetchBytes(`${PYODIDE}${file}`, { integrity }, length, count);
   const { loadPyodide } = await import(`${PYODIDE}pyodide.mjs`);
   const { default: create } = await import(`${PYODIDE}pyodide.asm.mjs`);
   const pyodide = await loadPyodide({

@@ -132,7 +132,8 @@ def test_without_a_kernel_the_parts_run(precision: str, depth: int, mask: str) -
     assert "rlxc::attention" not in names(compiled_for(whole, precision))
 
 
-@pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_90", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_it_compiles_without_spills(arch: str, tmp_path: Path) -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:

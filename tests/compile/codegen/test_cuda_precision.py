@@ -170,7 +170,8 @@ def test_unknown_and_contradicting_precisions() -> None:
     assert caught.value.code == "precision.placed"
 
 
-@pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_90", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_candidates_compile_without_spills(arch: str, tmp_path: Path) -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:

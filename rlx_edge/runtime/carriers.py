@@ -63,10 +63,13 @@ class Carrier:
         return COPY if self.reach is None else self.reach.name
 
     def move(self, source: int, target: int, nbytes: int) -> None:
-        """Copy from one address to the other; both units' work has ended."""
+        """Copy from one address to the other, behind all that both units were asked for."""
         if self.reach is None:
             self.target.upload(target, self.source.download(source, U8, (nbytes,)))
-        elif self.pulls:
+            return
+        self.source.synchronize()
+        self.target.synchronize()
+        if self.pulls:
             self.reach.pull(source, target, nbytes)
         else:
             self.reach.push(source, target, nbytes)

@@ -174,12 +174,20 @@ class VulkanUnit:
         )
         work = [recorded]
         if transfers.waiting:
-            self.synchronize()
+            self._wait()
             assert self._arena is not None
             work.insert(0, commands.once(transfers.record(self._arena)))
         self._fences.append(self._attempt(lambda: self._owner.submit(work)))
 
     def synchronize(self) -> None:
+        """Until everything that was launched has ended and everything that was uploaded is there:
+        another driver may look at the memory then."""
+        _, transfers, _ = self._use()
+        self._wait()
+        if transfers.waiting:
+            transfers.flush(self._arena)
+
+    def _wait(self) -> None:
         _, transfers, _ = self._use()
         fences, self._fences = self._fences, []
         self._attempt(lambda: self._owner.wait(fences))

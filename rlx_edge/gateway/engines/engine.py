@@ -68,5 +68,6 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """End everything; returns when no kernel runs any more."""
+        """End everything; returns when no kernel runs any more. ``DeviceError`` ``device.leak``
+        names what was still held, which is released all the same."""
         ...

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rlx_edge import InferenceSession
 from rlx_edge.compile.codegen.cuda.emit import emit_source
-from rlx_edge.compile.codegen.cuda.ptxas import KernelFigures, parse_ptxas
+from rlx_edge.compile.codegen.cuda.ptxas import KernelFigures, parse_ptxas, unfit
 from rlx_edge.compile.codegen.cuda.scalar_table import literal
 from rlx_edge.compile.codegen.kernel_form import CHUNK
 from rlx_edge.compile.targets.cuda import ARCHITECTURES, CudaTarget
@@ -27,7 +27,7 @@ from rlx_edge.ir.expression import load, reduce, unary
 from rlx_edge.ir.kernel import Loop, LoopKernel, TemplateKernel, generalize
 from rlx_edge.ir.program import LaunchInfo
 from rlx_edge.ir.types import F16, F32
-from tests import sample_inputs
+from tests import nvrtc, sample_inputs
 from tests.compile.codegen.test_emit import KERNELS, all_kernels
 from tests.conftest import Golden
 from tests.cuda_host import HostCudaUnit, HostModule, code_of, run_loop_kernels
@@ -209,6 +209,18 @@ def test_everything_compiles(arch: str, nvcc: str, tmp_path: Path, model_file: M
     assert [item for item in found.values() if item.excess(limits, threads[item.name])] == []
     assert all(item.occupancy(limits, threads[item.name]) > 0 for item in found.values())
     assert max(item.shared for item in found.values()) >= 4 * CHUNK
+
+
+@pytest.mark.slow
+def test_volta_compiles_with_nvrtc_12(model_file: ModelFile) -> None:
+    """CUDA 13 has no sm_70 any more; `make accept-devices` makes the environment for 12."""
+    library = nvrtc.library()
+    if library is None:
+        pytest.skip("NVRTC 12 is not installed under build/nvrtc12")
+    code = compile_model("digits", model_file("digits"), "sm_70").program
+    words = nvrtc.words(code.code, "sm_70", library)
+    assert {item.name for item in parse_ptxas(words)} == {entry.name for entry in code.entries}
+    assert unfit(code.entries, lambda: words, ARCHITECTURES["sm_70"]) == {}
 
 
 def test_figures_are_read_from_the_assembler() -> None:

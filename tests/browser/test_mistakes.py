@@ -114,7 +114,7 @@ def test_sizes_that_do_not_fit(app: AppPage) -> None:
 def test_a_page_in_place_of_a_file(browser: Any, gateway: str, path: str) -> None:
     app = AppPage(browser, gateway)
     try:
-        app.problems.expect("wasm|WebAssembly|wasm streaming|ArrayBuffer")
+        app.problems.expect("wasm|WebAssembly|ArrayBuffer|a page came in place")
         url = f"{gateway}{path}"
         app.context.route(url, lambda route: route.fulfill(content_type="text/html", body=HTML))
         app.goto()
@@ -179,7 +179,7 @@ def test_a_compiler_of_another_build(browser: Any, gateway: str, start: str) -> 
         else:
             file, code = SITE / "pyodide" / "snapshot.bin", "site.snapshot"
         url = f"{gateway}pyodide/{file.name}"
-        app.problems.expect("integrity|digest|Failed|rlx-edge|Integrity")
+        app.problems.expect("[Ii]ntegrity|digest|Failed|rlx.edge|snapshot")
         app.context.route(url, lambda route: route.fulfill(body=b"of another build"))
         app.goto()
         assert file.name in app.error() and app.error_code() == code

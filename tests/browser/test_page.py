@@ -74,6 +74,25 @@ def test_strokes_of_a_pointer_are_read(app: AppPage) -> None:
     assert app.answer() == "7"
 
 
+def test_what_is_asked_for_early_comes_when_the_model_is_ready(browser: Any, gateway: str) -> None:
+    app = AppPage(browser, gateway)
+    try:
+        held: list[Any] = []
+        url = f"{gateway}models/digits.onnx"
+        app.context.route(url, lambda route: held.append(route))
+        with app.page.expect_request(url):
+            app.goto()
+        sample = app.until(".sample")
+        sample.click()
+        assert app.page.get_attribute("body", "data-state") == "opening"
+        held[0].continue_()
+        app.until("#result .times")
+        assert app.answer() == sample.get_attribute("data-label")
+        assert app.problems.unexpected == []
+    finally:
+        app.close()
+
+
 def test_a_page_turned_by_quarters(
     app: AppPage, model_file: ModelFile, record_property: Record
 ) -> None:

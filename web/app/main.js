@@ -46,7 +46,7 @@ class Page {
   turn = Promise.resolve();
   /** How often a model was chosen. */
   opened = 0;
-  /** Whether a run was asked for while another was going on. */
+  /** Whether a run was asked for while something else was going on. */
   again = false;
 
   constructor() {
@@ -83,6 +83,7 @@ class Page {
     if (number !== this.opened) return; // another model was chosen meanwhile
     this.model?.close();
     this.model = null;
+    this.again = false; // that was for the panel before
     this.panel = panel;
     byId("panel").replaceChildren(panel.element);
     byId("result").replaceChildren();
@@ -106,6 +107,7 @@ class Page {
       document.body.dataset.state = "ready";
       this.#inspectModel();
     });
+    if (this.model === model) await this.#runAgain(document.body.dataset.state === "ready");
   }
 
   /**
@@ -127,10 +129,14 @@ class Page {
       document.body.dataset.state = "ready";
       this.#inspectModel();
     });
-    if (hasRun && isCurrent() && document.body.dataset.state === "ready") await this.run();
+    this.again ||= hasRun;
+    if (isCurrent()) await this.#runAgain(document.body.dataset.state === "ready");
   }
 
-  /** Run the open model on the panel's inputs; a run that is asked for meanwhile comes after. */
+  /**
+   * Run the open model on the panel's inputs. A run that is asked for while the model is opened,
+   * placed or runs comes after that.
+   */
   async run() {
     const { model, panel } = this;
     if (!panel) return;
@@ -148,10 +154,18 @@ class Page {
       this.#show(feeds, answer);
       document.body.dataset.state = "ran";
     });
-    if (this.again) {
-      this.again = false;
-      await this.run();
-    }
+    await this.#runAgain(true);
+  }
+
+  /**
+   * What was asked for meanwhile.
+   *
+   * @param {boolean} isAble whether there is a model that can run
+   */
+  async #runAgain(isAble) {
+    const asked = this.again && isAble;
+    this.again = false;
+    if (asked) await this.run();
   }
 
   /** @param {unknown} error */

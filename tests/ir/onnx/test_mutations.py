@@ -90,17 +90,17 @@ def _spoil_attribute(attribute: onnx.AttributeProto, rng: random.Random) -> None
 
 def _spoil_constant(tensor: onnx.TensorProto, rng: random.Random) -> None:
     array = np.array(numpy_helper.to_array(tensor))
-    match rng.randrange(4):
-        case 0 if array.size:
-            array.flat[rng.randrange(array.size)] = np.array(rng.choice(NUMBERS)).astype(
-                array.dtype
-            )
-        case 1:
-            array = array.reshape(-1)[:-1]
-        case 2:
-            array = array.astype(rng.choice((np.int64, np.float32, np.int32, np.bool_)))
-        case 3:
-            array = array[np.newaxis]
+    with np.errstate(invalid="ignore", over="ignore"):  # any bits will do
+        match rng.randrange(4):
+            case 0 if array.size:
+                number = np.array(rng.choice(NUMBERS)).astype(array.dtype)
+                array.flat[rng.randrange(array.size)] = number
+            case 1:
+                array = array.reshape(-1)[:-1]
+            case 2:
+                array = array.astype(rng.choice((np.int64, np.float32, np.int32, np.bool_)))
+            case 3:
+                array = array[np.newaxis]
     tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 

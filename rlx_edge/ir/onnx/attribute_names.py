@@ -55,6 +55,7 @@ Flatten axis
 Floor
 Gather axis
 GatherElements axis>=11
+GatherND batch_dims>=12
 Gelu approximate>=20
 Gemm alpha beta broadcast<7 transA transB
 GlobalAveragePool

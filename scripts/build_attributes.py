@@ -16,6 +16,9 @@ from rlx_edge.ir.onnx.model import MAX_OPSET, MIN_OPSET
 TARGET = Path(__file__).resolve().parent.parent / "rlx_edge/ir/onnx/attribute_names.py"
 BEGIN, END = '_TABLE = """\\\n', '"""\n'
 
+# Operators whose attributes are taken in every version. Constants are read before versions matter.
+ANY_VERSION = ("Constant",)
+
 
 def table() -> str:
     """A line an operator of the importer: its name, then its attributes."""
@@ -34,7 +37,11 @@ def wrapped(line: str) -> list[str]:
 
 
 def row(name: str, schemas: list[onnx.defs.OpSchema]) -> str:
-    """``ReduceSum axes<13 keepdims noop_with_empty_axes>=13``"""
+    """``ReduceSum axes<13 keepdims noop_with_empty_axes>=13``
+
+    An operator that a model uses before its first version has the attributes of that version, as
+    LayerNormalization in what onnxruntime optimised.
+    """
     schemas = sorted(schemas, key=lambda schema: int(schema.since_version))
     words = [name]
     for attribute in sorted({item for schema in schemas for item in schema.attributes}):
@@ -44,7 +51,8 @@ def row(name: str, schemas: list[onnx.defs.OpSchema]) -> str:
         since = schemas[first].since_version
         until = schemas[last + 1].since_version if last + 1 < len(schemas) else MAX_OPSET + 1
         if until > MIN_OPSET:
-            lower = f">={since}" if since > MIN_OPSET else ""
+            later = first > 0 and since > MIN_OPSET and name not in ANY_VERSION
+            lower = f">={since}" if later else ""
             words.append(attribute + lower + (f"<{until}" if until <= MAX_OPSET else ""))
     return " ".join(words)
 

@@ -14,7 +14,7 @@ Abs
 Acos
 Acosh
 Add axis<7 broadcast<7
-AffineGrid align_corners>=20
+AffineGrid align_corners
 And axis<7 broadcast<7
 ArgMax axis keepdims select_last_index>=12
 ArgMin axis keepdims select_last_index>=12
@@ -22,26 +22,26 @@ Asin
 Asinh
 Atan
 Atanh
-Attention is_causal>=23 kv_num_heads>=23 left_window_size>=25 q_num_heads>=23 \
-    qk_matmul_output_mode>=23 right_window_size>=25 scale>=23 softcap>=23 softmax_precision>=23
+Attention is_causal kv_num_heads left_window_size>=25 q_num_heads qk_matmul_output_mode \
+    right_window_size>=25 scale softcap softmax_precision
 AveragePool auto_pad ceil_mode>=10 count_include_pad>=7 dilations>=19 kernel_shape pads strides
 BatchNormalization epsilon is_test<7 momentum spatial<9 training_mode>=14
 Cast round_mode>=24 saturate>=19 to
 CastLike round_mode>=24 saturate>=19
-CausalConvWithState activation>=27
+CausalConvWithState activation
 Ceil
-Celu alpha>=12
-CenterCropPad axes>=18
+Celu alpha
+CenterCropPad axes
 Clip max<11 min<11
 Concat axis
-Constant sparse_value>=11 value value_float>=12 value_floats>=12 value_int>=12 value_ints>=12 \
-    value_string>=12 value_strings>=12
-ConstantOfShape value>=9
+Constant sparse_value value value_float value_floats value_int value_ints value_string \
+    value_strings
+ConstantOfShape value
 Conv auto_pad dilations group kernel_shape pads strides
 ConvTranspose auto_pad dilations group kernel_shape output_padding output_shape pads strides
 Cos
 Cosh
-CumSum exclusive>=11 reverse>=11
+CumSum exclusive reverse
 DepthToSpace blocksize mode>=11
 Div axis<7 broadcast<7
 Dropout is_test<7 ratio<12 seed>=12
@@ -50,30 +50,30 @@ Equal axis<7 broadcast<7
 Erf
 Exp
 Expand
-EyeLike dtype>=9 k>=9
+EyeLike dtype k
 Flatten axis
 Floor
 Gather axis
-GatherElements axis>=11
+GatherElements axis
 GatherND batch_dims>=12
-Gelu approximate>=20
+Gelu approximate
 Gemm alpha beta broadcast<7 transA transB
 GlobalAveragePool
 GlobalMaxPool
 Greater axis<7 broadcast<7
 GreaterOrEqual
-GridSample align_corners>=16 mode>=16 padding_mode>=16
-GroupNormalization epsilon>=18 num_groups>=18 stash_type>=21
+GridSample align_corners mode padding_mode
+GroupNormalization epsilon num_groups stash_type>=21
 HardSigmoid alpha beta
 HardSwish
 Hardmax axis
 Identity
 If else_branch then_branch
 InstanceNormalization epsilon
-IsInf detect_negative>=10 detect_positive>=10
+IsInf detect_negative detect_positive
 IsNaN
 LRN alpha beta bias size
-LayerNormalization axis>=17 epsilon>=17 stash_type>=17
+LayerNormalization axis epsilon stash_type
 LeakyRelu alpha
 Less axis<7 broadcast<7
 LessOrEqual
@@ -85,21 +85,21 @@ MatMul
 Max
 MaxPool auto_pad ceil_mode>=10 dilations>=10 kernel_shape pads storage_order>=8 strides
 Mean
-MeanVarianceNormalization axes>=9
+MeanVarianceNormalization axes
 Min
 Mish
-Mod fmod>=10
+Mod fmod
 Mul axis<7 broadcast<7
 Neg
-NegativeLogLikelihoodLoss ignore_index>=12 reduction>=12
+NegativeLogLikelihoodLoss ignore_index reduction
 NonZero
 Not
-OneHot axis>=9
+OneHot axis
 Or axis<7 broadcast<7
 PRelu
 Pad mode pads<11 value<11
 Pow axis<7 broadcast<7
-RMSNormalization axis>=23 epsilon>=23 stash_type>=23
+RMSNormalization axis epsilon stash_type
 Range stash_type>=27
 Reciprocal
 ReduceL1 axes<18 keepdims noop_with_empty_axes>=18
@@ -115,13 +115,13 @@ ReduceSumSquare axes<18 keepdims noop_with_empty_axes>=18
 Relu
 Reshape allowzero>=14
 Resize antialias>=18 axes>=18 coordinate_transformation_mode>=11 cubic_coeff_a>=11 \
-    exclude_outside>=11 extrapolation_value>=11 keep_aspect_ratio_policy>=18 mode>=10 \
+    exclude_outside>=11 extrapolation_value>=11 keep_aspect_ratio_policy>=18 mode \
     nearest_mode>=11
-RotaryEmbedding interleaved>=23 num_heads>=23 rotary_embedding_dim>=23
+RotaryEmbedding interleaved num_heads rotary_embedding_dim
 Round
 Selu alpha gamma
 Shape end>=15 start>=15
-Shrink bias>=9 lambd>=9
+Shrink bias lambd
 Sigmoid
 Sign
 Sin
@@ -129,7 +129,7 @@ Sinh
 Size
 Slice axes<10 ends<10 starts<10
 Softmax axis
-SoftmaxCrossEntropyLoss ignore_index>=12 reduction>=12
+SoftmaxCrossEntropyLoss ignore_index reduction
 Softplus
 Softsign
 SpaceToDepth blocksize mode>=28
@@ -138,13 +138,13 @@ Sqrt
 Squeeze axes<13
 Sub axis<7 broadcast<7
 Sum
-Swish alpha>=24
+Swish alpha
 Tan
 Tanh
-ThresholdedRelu alpha>=10
+ThresholdedRelu alpha
 Tile
 Transpose perm
-Trilu upper>=14
+Trilu upper
 Unsqueeze axes<13
 Upsample height_scale<7 mode scales>=7<9 width_scale<7
 Where

@@ -172,12 +172,15 @@ class NodeContext:
         return default
 
     def check_attributes(self) -> None:
-        """An attribute that the operator does not have would be ignored: it is refused."""
+        """An attribute that the operator does not have would be ignored: it is refused.
+
+        Names that begin with ``__`` are a producer's own notes, as for `OpSchema::Verify` of ONNX.
+        """
         known = attribute_names(self.node.op_type, self.opset) if not self.node.domain else None
         if known is None:
             return
         for name in self.node.attributes:
-            if name not in known:
+            if name not in known and not name.startswith("__"):
                 self.fail(
                     "import.attribute",
                     "the operator has no such attribute",

@@ -63,6 +63,21 @@ def style_of(options: argparse.Namespace, style: str = "cranelift") -> str:
     return str(options.vulkan_driver)
 
 
+def check_fixed(options: argparse.Namespace, what: str) -> None:
+    """For ``what`` nothing is compiled to a device's code here: words about that are refused.
+
+    ``InputError`` ``cli.precision``, or ``cli.driver`` for a Vulkan driver.
+    """
+    style_of(options)
+    if options.precision != FIXED:
+        raise InputError(
+            "cli.precision",
+            f"{what} has no other precision",
+            found=options.precision,
+            allowed=FIXED,
+        )
+
+
 def add_import(parser: argparse.ArgumentParser) -> None:
     """What every command that imports takes."""
     parser.add_argument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from rlx_edge.cli.arguments import add_model_run, add_precision, add_vulkan_driver
+from rlx_edge.cli.arguments import add_model_run, add_precision, add_vulkan_driver, check_fixed
 from rlx_edge.cli.interpreted import run_interpreted
 from rlx_edge.cli.loading import read_program
 from rlx_edge.cli.run import run_session
@@ -42,6 +42,7 @@ def execute(options: argparse.Namespace) -> int:
                 "the interpreter runs no compiled program",
                 found="--program with --device interpreter",
             )
+        check_fixed(options, "the interpreter")
         return run_interpreted(options)
     program = None if options.program is None else read_program(options.program)
     return run_session(options, options.model, program)

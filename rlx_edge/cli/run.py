@@ -7,7 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rlx_edge.cli.arguments import add_model_run, add_precision, add_vulkan_driver, style_of
+from rlx_edge.cli.arguments import (
+    add_model_run,
+    add_precision,
+    add_vulkan_driver,
+    check_fixed,
+    style_of,
+)
 from rlx_edge.cli.execution import Timing, output_file, report, timed_runs
 from rlx_edge.cli.gateway import add_gateway, open_offload, read_gateway, side_counts
 from rlx_edge.cli.inputs import complete, read_specs
@@ -41,6 +47,7 @@ def execute(options: argparse.Namespace) -> int:
     words = read_gateway(options)
     if words is None:
         return run_session(options, options.model, None)
+    check_fixed(options, "a run on a gateway")
     return _run(options, lambda steps: open_offload(options.model, words, steps))
 
 

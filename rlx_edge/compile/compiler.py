@@ -107,8 +107,8 @@ def place_module(
         raise RlxError(
             "precision.placed",
             "the module is placed and states its precision itself",
-            found=sorted({str(item) for item in stated}),
-            allowed=precision,
+            found=precision,
+            allowed=sorted({str(item) for item in stated}),
         )
     return module
 

@@ -40,17 +40,6 @@ def one_line(capsys: Capture, *words: str) -> None:
         assert word in found.err
 
 
-# ---- precision ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", ["run", "plan"])
-def test_a_precision_that_the_device_does_not_offer(command: str, capsys: Capture) -> None:
-    words = [command, str(model_path("digits")), "--device", "wasm:0", "--precision", "tf32"]
-    given = ["--input", "image=random:1x1x8x8"] if command == "run" else []
-    assert main([*words, *given]) != 0
-    one_line(capsys, "does not offer this precision", "found tf32", "allowed: fixed")
-
-
 # ---- rlx ir run ----------------------------------------------------------------------------------
 
 

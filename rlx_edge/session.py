@@ -7,12 +7,14 @@ the first whose guards hold runs.
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 import numpy.typing as npt
 
@@ -54,6 +56,9 @@ Step = Callable[[str], None]
 
 VARIANTS = 16
 """Compiled variants kept, least recently used first out."""
+
+_open_sessions: WeakSet[InferenceSession] = WeakSet()
+"""Sessions that hold something of a device."""
 
 
 class InferenceSession:
@@ -197,6 +202,7 @@ class InferenceSession:
                 self._retire(variant)
             self._closed = True
             self._context.close()
+            _open_sessions.discard(self)
 
     def __enter__(self) -> Self:
         return self
@@ -279,6 +285,9 @@ class InferenceSession:
         self._tell("load")
         variant = _Variant(compiled, self._runner(compiled))
         self._variants.append(variant)
+        _open_sessions.add(self)
+        atexit.unregister(_close_sessions)
+        atexit.register(_close_sessions, os.getpid())  # the latest registered runs first
         if len(self._variants) > VARIANTS:
             self._retire(self._variants[0])
         return variant
@@ -350,6 +359,16 @@ def _release(variants: list[_Variant], context: DeviceContext) -> None:
         variant.runner.close()
     variants.clear()
     context.close()
+
+
+def _close_sessions(process: int) -> None:
+    """At exit, before devices name what they still hold: a session that is open then is no leak.
+
+    The children of a fork hold nothing of their own.
+    """
+    if os.getpid() == process:
+        for session in list(_open_sessions):
+            session.close()
 
 
 def _silent(step: str) -> None:

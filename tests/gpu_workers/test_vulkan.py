@@ -300,6 +300,16 @@ def test_a_leak_is_named_at_shutdown() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_session_that_is_open_at_exit_is_no_leak() -> None:
+    code = (
+        "from rlx_edge import InferenceSession\n"
+        "from rlx_edge.model_store import model_path\n"
+        "kept = InferenceSession(model_path('digits'), providers=['vulkan:0'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_forked_child_is_told() -> None:
     code = (
         "import os\n"

@@ -141,7 +141,7 @@ class ImportState:
         if not found:
             return False
         first = found[0]
-        same = first.unified()
+        same = first.unified(self.assume.value_of)
         if same is not None and same.symbol not in self.assume.bindings:
             raise same
         place, dim = self._agreed(first, f"{name} at {where.rpartition('node ')[2]}")

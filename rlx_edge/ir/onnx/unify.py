@@ -11,7 +11,7 @@ not agree there are two ways out:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlx_edge.ir.attributes import Attribute
@@ -42,8 +42,13 @@ class Mismatch:
     b: Dim
     stretches: bool = False
 
-    def unified(self) -> Unify | None:
-        """The replacement of a bare name that makes them equal."""
+    def unified(self, value_of: Callable[[Dim], int | None]) -> Unify | None:
+        """The replacement of a bare name that makes them equal, or makes one of them 1 where the
+        caller gave sizes and a 1 among them has to stretch."""
+        for one, other in ((self.b, self.a), (self.a, self.b)):
+            name = bare_symbol(one)
+            if self.stretches and name and value_of(one) == 1 and (value_of(other) or 0) > 1:
+                return Unify(name, ONE)
         for one, other in ((self.b, self.a), (self.a, self.b)):
             name = bare_symbol(one)
             if name is not None and (other.is_constant or bare_symbol(other) is not None):

@@ -481,6 +481,28 @@ def test_a_size_of_one_in_the_given_shapes_stretches() -> None:
     assert str(module.function.returns[0].type) == "f32[n, 1, 1, w]"
 
 
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        ({}, ["f32[a, b]", "f32[a, b]"]),
+        ({"x": [2, 3], "z": [2, 3]}, ["f32[a, b]", "f32[a, b]"]),
+        ({"x": [1, 3], "z": [1, 3]}, ["f32[a, b]", "f32[a, b]"]),
+        ({"x": [1, 3]}, ["f32[a, b]", "f32[a, b]"]),
+        ({"x": [1, 3], "z": [2, 3]}, ["f32[1, b]", "f32[c, b]"]),
+        ({"x": [2, 3], "z": [1, 1]}, ["f32[a, b]", "f32[1, 1]"]),
+        ({"x": [2, 1], "z": [1, 3]}, ["f32[a, 1]", "f32[1, d]"]),
+    ],
+)
+def test_an_input_whose_given_size_of_one_stretches(
+    shapes: dict[str, list[int]], expected: list[str]
+) -> None:
+    built = model(
+        [node("Mul", "x z", "y")], [value("x", ["a", "b"]), value("z", ["c", "d"])], ["y"]
+    )
+    module = imported(built, shapes=shapes)
+    assert [str(item.type) for item in module.function.params] == expected
+
+
 # ---- whole models and documentation ----------------------------------------------------------
 
 

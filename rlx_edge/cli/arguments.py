@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from rlx_edge.compile.targets.vulkan import QUIRKS
 from rlx_edge.ir.attributes import FIXED, PRECISIONS
@@ -117,6 +118,7 @@ def parse_values(specs: list[str]) -> dict[str, tuple[int, ...]]:
     values: dict[str, tuple[int, ...]] = {}
     for spec in specs:
         name, _, text = spec.partition("=")
+        _check_once(name, values, "cli.value")
         try:
             values[name] = tuple(int(part) for part in text.split(","))
         except ValueError:
@@ -152,5 +154,12 @@ def parse_shapes(specs: list[str]) -> dict[str, tuple[int, ...]]:
             raise InputError(
                 "cli.shape", "not a shape", found=repr(spec), allowed="NAME=1x3x48x320"
             )
+        _check_once(name, shapes, "cli.shape")
         shapes[name] = parse_shape(text, spec)
     return shapes
+
+
+def _check_once(name: str, given: Mapping[str, object], code: str) -> None:
+    """``rlx compile`` makes variants of several; elsewhere only one of them could count."""
+    if name in given:
+        raise InputError(code, f"the input '{name}' is given twice", allowed="once")

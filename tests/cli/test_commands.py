@@ -223,6 +223,8 @@ def test_findings_come_with_their_lines(files: Path, capsys: Capture) -> None:
         (["plan", "nowhere.onnx"], ("nowhere.onnx",)),
         (["plan", "hand.rlx", "-o", "no/folder/x"], ("no/folder",)),
         (["plan", "hand.rlx", "--shape", "x"], ("NAME=1x3x48x320",)),
+        (["plan", "hand.rlx", *2 * ("--shape", "x=1x3")], ("'x' is given twice",)),
+        (["plan", "hand.rlx", *2 * ("--value", "x=1")], ("'x' is given twice",)),
         (["plan", "hand.rlx", "--value", "k=many"], ("k=many", "INTEGER")),
         (["models", "fetch", "gpt"], ("gpt", "digits")),
     ],

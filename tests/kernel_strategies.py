@@ -26,6 +26,7 @@ from rlx_edge.ir.types import BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, U
 from tests.kernel_oracle import NUMPY
 
 ALL_TYPES = (F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, BOOL)
+MOST_ELEMENTS = 1 << 18
 EXTENTS = st.sampled_from((1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 19, 33))
 SPECIAL = (0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e-40, 3e38, 0.5, 2.5)
 
@@ -222,23 +223,38 @@ def _dtype(buffer: np.ndarray) -> DType:
     return next(dtype for dtype, kind in NUMPY.items() if buffer.dtype == kind)
 
 
-def _start(draw: st.DrawFn, dtype: DType) -> tuple[Builder, list[tuple[str, int]], bool]:
+def _start(
+    draw: st.DrawFn, dtype: DType, budget: Budget
+) -> tuple[Builder, list[tuple[str, int]], bool]:
     builder = Builder(draw, draw(st.integers(0, 2**32 - 1)))
     builder.buffers.append(np.zeros(1, NUMPY[dtype]))
     count = draw(st.integers(0, 3))
-    loops = [(f"_v{position}", draw(EXTENTS)) for position in range(count)]
-    lanes = draw(st.integers(0, 4)) == 0
+    lanes = draw(st.integers(0, 4)) == 0 and budget.take(4) == 4
+    loops = [(f"_v{position}", budget.take(draw(EXTENTS))) for position in range(count)]
     if lanes:
         loops.append(("_l", 4))
     builder.extents = dict(loops)
     return builder, loops, lanes
 
 
+@dataclass
+class Budget:
+    """How many elements may still be computed; the oracle holds all of them at once."""
+
+    left: int
+
+    def take(self, extent: int) -> int:
+        """``extent``, or what is left of it."""
+        taken = min(extent, self.left)
+        self.left //= max(taken, 1)
+        return taken
+
+
 @st.composite
 def elementwise_kernels(draw: st.DrawFn, types: tuple[DType, ...] = ALL_TYPES) -> Case:
     """Kernels without reductions."""
     dtype = draw(st.sampled_from(types))
-    builder, loops, lanes = _start(draw, dtype)
+    builder, loops, lanes = _start(draw, dtype, Budget(MOST_ELEMENTS))
     value = builder.expression(dtype, draw(st.integers(0, 4)))
     if dtype is F32 and draw(st.booleans()):
         value = builder.relu(value)
@@ -249,20 +265,23 @@ def elementwise_kernels(draw: st.DrawFn, types: tuple[DType, ...] = ALL_TYPES) -
 def reduction_kernels(draw: st.DrawFn, lengths: st.SearchStrategy[int]) -> Case:
     """Kernels with a reduction, possibly nested or used by another one, and an expression on it."""
     dtype = draw(st.sampled_from((F32, F32, F32, F64, I32, U8, I64)))
-    builder, loops, lanes = _start(draw, dtype)
+    budget = Budget(MOST_ELEMENTS)
+    length = budget.take(draw(lengths))
+    builder, loops, lanes = _start(draw, dtype, budget)
     kinds = st.sampled_from(("chain", "sum", "prod", "max", "min"))
 
     def inner() -> Expr:
         body = builder.expression(dtype, draw(st.integers(0, 2)))
         if draw(st.integers(0, 3)) == 0:
+            extent = budget.take(draw(st.integers(0, 20)))
             nested = builder.reduction(
-                dtype, draw(kinds), [draw(st.integers(0, 20))], lambda: builder.expression(dtype, 1)
+                dtype, draw(kinds), [extent], lambda: builder.expression(dtype, 1)
             )
             body = binary(draw(st.sampled_from(("add", "mul", "max"))), body, nested)
         return body
 
     axes = draw(st.integers(1, 3))
-    extents = [draw(lengths)] + [draw(st.integers(0, 9)) for _ in range(axes - 1)]
+    extents = [length, *(budget.take(draw(st.integers(0, 9))) for _ in range(axes - 1))]
     extents = draw(st.permutations(extents))
     value = builder.reduction(dtype, draw(kinds), extents, inner)
     if draw(st.booleans()):

@@ -134,6 +134,23 @@ class NodeContext:
             self._data_dependent(index)
         return numbers
 
+    def dim(self, index: int) -> Dim:
+        """As ``dims``, of one element."""
+        return self._only(index, self.dims(index))
+
+    def integer(self, index: int) -> int:
+        """As ``integers``, of one element."""
+        return self._only(index, self.integers(index))
+
+    def _only(self, index: int, items: Sequence[T]) -> T:
+        if len(items) != 1:
+            self.fail(
+                "import.node",
+                f"input {index} ({self.node.inputs[index]!r}) has one element",
+                found=f"{len(items)} elements",
+            )
+        return items[0]
+
     def number(self, index: int) -> float | int | bool:
         """A one-element input that must be a constant."""
         try:

@@ -74,7 +74,10 @@ def _constant_of_shape(n: NodeContext) -> tuple[ShapeValue, ...]:
 
 
 def _range(n: NodeContext) -> tuple[ShapeValue, ...]:
-    (start,), (limit,), (delta,) = (n.content(index).dims() for index in range(3))
+    contents = [n.content(index) for index in range(3)]
+    if any(content.size != 1 for content in contents):
+        raise Unknown  # the converter reports it
+    (start,), (limit,), (delta,) = (content.dims() for content in contents)
     span = limit - start
     if not (delta.is_constant and span.is_constant) or delta.value == 0:
         raise Unknown

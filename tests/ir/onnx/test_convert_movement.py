@@ -445,6 +445,22 @@ def test_equal_bytes_are_one_constant_whatever_their_type() -> None:
             "import.data_dependent",
             "must be known when the model is imported",
         ),
+        *(
+            (
+                model(
+                    [node("Range", "a b one", "y")],
+                    [value("a", sizes[0], "i64"), value("b", sizes[1], "i64")],
+                    ["y"],
+                    {"one": np.int64(1)},
+                ),
+                "import.node",
+                message,
+            )
+            for sizes, message in (
+                (([], [2]), "input 1 .'b'. has one element; found 2 elements"),
+                (([3], []), "input 0 .'a'. has one element; found 3 elements"),
+            )
+        ),
     ],
 )
 def test_what_cannot_be_converted_says_why(built: Any, code: str, message: str) -> None:

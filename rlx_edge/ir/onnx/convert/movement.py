@@ -209,8 +209,8 @@ def _range(n: NodeContext) -> Value:
             n.fail("import.node", "the step is 0", found=step)
         size = as_dim(max(0, math.ceil((high - low) / step)))
     else:
-        (low_dim,), (high_dim,) = n.dims(0), n.dims(1)
-        (step,) = n.integers(2)
+        low_dim, high_dim = n.dim(0), n.dim(1)
+        step = n.integer(2)
         if step == 0:
             n.fail("import.node", "the step is 0", found=step)
         span = high_dim - low_dim if step > 0 else low_dim - high_dim

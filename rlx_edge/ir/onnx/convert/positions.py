@@ -64,7 +64,7 @@ def _one_hot(n: NodeContext) -> Value:
     """``values[1]`` where an index points, ``values[0]`` elsewhere; negative ones count from the
     end, those outside point nowhere."""
     indices = n.step("rlxc::cast", [n.value(0)], {"dtype": I64})
-    (depth,) = n.dims(1)
+    depth = n.dim(1)
     off, on = (
         n.reshape(
             n.step(

@@ -8,10 +8,12 @@ result (`Runtime.evaluate`).
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -63,18 +65,27 @@ def chromium_tab(url: str) -> Iterator[Tab]:
             [*command, f"--user-data-dir={profile}", url],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Debian's command is a script that waits for the browser
         )
         try:
             address = _address(Path(profile) / "DevToolsActivePort", url)
             with connect(address, max_size=None, ping_interval=None, proxy=None) as socket:
                 yield Tab(socket)
         finally:
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the browser and its processes, which outlive the script that started them."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        end = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < end:
+            process.poll()
+            os.killpg(process.pid, 0)  # fails once all are gone
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _address(file: Path, url: str) -> str:

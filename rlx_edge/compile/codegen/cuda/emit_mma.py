@@ -21,18 +21,13 @@ from rlx_edge.compile.codegen.cuda.template_parts import (
     fill,
     image_places,
     indented,
+    matmul_values,
     pointers,
     stored_place,
 )
 from rlx_edge.compile.codegen.cuda.template_text import (
-    A_SINGLE,
-    A_VECTOR,
-    B_SINGLE,
-    B_VECTOR,
     CONV_A,
     CONV_B,
-    MATMUL_A,
-    MATMUL_B,
     PLANES_LOAD,
     QUAD_LOAD,
 )
@@ -49,18 +44,7 @@ def mma_threads(kernel: TemplateKernel) -> int:
 
 def emit_mma_matmul(kernel: TemplateKernel, head: str) -> str:
     """``out = epilogue(a b)`` with operands rounded to the kernel's precision."""
-    lines, result = epilogue_lines(kernel.epilogue, kernel.extras, MATMUL_PLACES)
-    values = {
-        "head": head,
-        "pointers": pointers(matmul_slots(kernel.extras)),
-        "load_a": MATMUL_A + (A_VECTOR if kernel.option("a_vectors") else A_SINGLE),
-        "load_b": MATMUL_B + (B_VECTOR if kernel.option("b_vectors") else B_SINGLE),
-        "a_row": "item / ($depth / 4)",
-        "a_quad": "item % ($depth / 4)",
-        "epilogue": indented(lines, 6),
-        "result": result,
-    }
-    return _filled(kernel, MATMUL, values)
+    return _filled(kernel, MATMUL, matmul_values(kernel, head, 6))
 
 
 def emit_mma_conv(kernel: TemplateKernel, head: str) -> str:

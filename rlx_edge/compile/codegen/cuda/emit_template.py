@@ -19,21 +19,17 @@ from rlx_edge.compile.codegen.cuda.emit_mma import (
     mma_threads,
 )
 from rlx_edge.compile.codegen.cuda.template_parts import (
-    MATMUL_PLACES,
     Words,
     conv_kernel_words,
     fill,
     image_places,
     indented,
     matmul_kernel_words,
+    matmul_values,
     pointers,
     stored_place,
 )
 from rlx_edge.compile.codegen.cuda.template_text import (
-    A_SINGLE,
-    A_VECTOR,
-    B_SINGLE,
-    B_VECTOR,
     CONV,
     CONV_A,
     CONV_B,
@@ -42,8 +38,6 @@ from rlx_edge.compile.codegen.cuda.template_text import (
     JOIN_ONE,
     JOIN_PARTS,
     MATMUL,
-    MATMUL_A,
-    MATMUL_B,
     PLANES_LOAD,
     QUAD_LOAD,
     STEP,
@@ -134,20 +128,8 @@ def _contraction(kernel: TemplateKernel, text: str, values: Mapping[str, object]
 
 
 def _matmul(kernel: TemplateKernel, head: str) -> str:
-    lines, result = epilogue_lines(kernel.epilogue, kernel.extras, MATMUL_PLACES)
-    values = {
-        "head": head,
-        # Four steps of a row go to one column of shared memory each: padding spreads the banks.
-        "pad": 4,
-        "pointers": pointers(matmul_slots(kernel.extras)),
-        "load_a": MATMUL_A + (A_VECTOR if kernel.option("a_vectors") else A_SINGLE),
-        "load_b": MATMUL_B + (B_VECTOR if kernel.option("b_vectors") else B_SINGLE),
-        "a_row": "item / ($depth / 4)",
-        "a_quad": "item % ($depth / 4)",
-        "epilogue": indented(lines, 4),
-        "result": result,
-    }
-    return _contraction(kernel, MATMUL, values)
+    # Four steps of a row go to one column of shared memory each: padding spreads the banks.
+    return _contraction(kernel, MATMUL, {**matmul_values(kernel, head, 4), "pad": 4})
 
 
 # ---- conv2d --------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ for mma.m16n8k8" and ".m16n8k16").
 
 from __future__ import annotations
 
+from rlx_edge.compile.codegen.cuda.template_text import PIXEL_ROWS
+
 FUNCTIONS = """\
 static __device__ __forceinline__ unsigned as_tf32(float x)
 {
@@ -235,19 +237,8 @@ $pointers\
     + THREAD
     + """\
   for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
-    const int row_first = tile % row_tiles * $rows;
-    const int column_first = tile / row_tiles % column_tiles * $columns;
-    const int slice = tile / row_tiles / column_tiles;
-    const float* __restrict__ b_slice = b + slice * k * b_row;
-    for (int row = threadIdx.x; row < $rows; row += $threads) {
-      const int pixel = row_first + row;
-      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
-      a_at[row] = pixel >= pixels ? -1
-          : words.a_origin + slice * words.a_slice + image * words.a_image + y * words.a_row
-              + x * words.a_pixel;
-    }
-    __syncthreads();
 """
+    + PIXEL_ROWS
     + ROUNDS
     + """\
     #pragma unroll

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from string import Template
 
-from rlx_edge.compile.codegen.cuda.template_text import POINTERS
+from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines
+from rlx_edge.compile.codegen.cuda.template_text import (
+    A_SINGLE,
+    A_VECTOR,
+    B_SINGLE,
+    B_VECTOR,
+    MATMUL_A,
+    MATMUL_B,
+    POINTERS,
+)
 from rlx_edge.compile.epilogue_access import BATCH_CHANNEL, CHANNEL, FULL, SCALAR
 from rlx_edge.compile.templates.gpu import (
     MATMUL_WORDS,
@@ -28,6 +37,21 @@ def pointers(slots: Sequence[str]) -> str:
         for slot in slots[1:]
     ]
     return POINTERS + "".join(lines)
+
+
+def matmul_values(kernel: TemplateKernel, head: str, depth: int) -> dict[str, object]:
+    """What every matrix product fills in; ``depth`` is how far its epilogue is indented."""
+    lines, result = epilogue_lines(kernel.epilogue, kernel.extras, MATMUL_PLACES)
+    return {
+        "head": head,
+        "pointers": pointers(matmul_slots(kernel.extras)),
+        "load_a": MATMUL_A + (A_VECTOR if kernel.option("a_vectors") else A_SINGLE),
+        "load_b": MATMUL_B + (B_VECTOR if kernel.option("b_vectors") else B_SINGLE),
+        "a_row": "item / ($depth / 4)",
+        "a_quad": "item % ($depth / 4)",
+        "epilogue": indented(lines, depth),
+        "result": result,
+    }
 
 
 def indented(lines: Sequence[str], depth: int) -> str:

@@ -175,6 +175,22 @@ B_SINGLE = """\
         if (left > 2) four.z = from[2];
         if (left > 3) four.w = from[3];
 """
+# The tile of a workgroup, and where operand A has each of its rows.
+PIXEL_ROWS = """\
+    const int row_first = tile % row_tiles * $rows;
+    const int column_first = tile / row_tiles % column_tiles * $columns;
+    const int slice = tile / row_tiles / column_tiles;
+    const float* __restrict__ b_slice = b + slice * k * b_row;
+    for (int row = threadIdx.x; row < $rows; row += $threads) {
+      const int pixel = row_first + row;
+      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
+      a_at[row] = pixel >= pixels ? -1
+          : words.a_origin + slice * words.a_slice + image * words.a_image + y * words.a_row
+              + x * words.a_pixel;
+    }
+    __syncthreads();
+"""
+
 CONV = (
     """\
 $head
@@ -192,19 +208,8 @@ $pointers\
   const int row_at = lane % ($rows / 4) * 4;
   const int column_at = lane / ($rows / 4) * 4;
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int row_first = tile % row_tiles * $rows;
-    const int column_first = tile / row_tiles % column_tiles * $columns;
-    const int slice = tile / row_tiles / column_tiles;
-    const float* __restrict__ b_slice = b + slice * k * b_row;
-    for (int row = threadIdx.x; row < $rows; row += $threads) {
-      const int pixel = row_first + row;
-      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
-      a_at[row] = pixel >= pixels ? -1
-          : words.a_origin + slice * words.a_slice + image * words.a_image + y * words.a_row
-              + x * words.a_pixel;
-    }
-    __syncthreads();
 """
+    + PIXEL_ROWS
     + CHAINS
     + """\
     const int column = column_first + column_at;

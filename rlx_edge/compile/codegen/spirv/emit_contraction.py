@@ -2,167 +2,63 @@
 
 A workgroup takes tiles of outputs, one after another. For ``depth`` steps of k at a time it brings
 a part of each operand into workgroup memory, each invocation then adds its products one by one to
-4 × 4 (or more) chains in registers. Chains end where the contract says, are added up in order, and
-go through the epilogue. Steps beyond the end of a chain are 0 · 0, which leaves a chain alone.
-
-Operand A lies in workgroup memory k by k with its rows side by side, operand B with its columns.
+4 × 4 (or more) chains in registers, while the operands of the next steps are on their way. Chains
+end where the contract says, are added up in order, and go through the epilogue. Steps beyond the
+end of a chain are 0 · 0, which leaves a chain alone.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from rlx_edge.compile.codegen.spirv.assembler import Code
+from rlx_edge.compile.codegen.spirv.contraction_operands import Extras, Operands, Place
+from rlx_edge.compile.codegen.spirv.contraction_shape import LANES, Shape, workgroup_memory
 from rlx_edge.compile.codegen.spirv.emit_loops import add_entry
 from rlx_edge.compile.codegen.spirv.interface import Interface, Shared
 from rlx_edge.compile.codegen.spirv.region import Conditional, StructuredLoop
 from rlx_edge.compile.codegen.spirv.scalar_table import Scalars
 from rlx_edge.compile.codegen.spirv.words import Words, barrier
-from rlx_edge.compile.templates.gpu import EACH, GpuTile
-from rlx_edge.ir.errors import LimitError
 from rlx_edge.ir.program import Entry
-from rlx_edge.ir.types import F32
-
-LANES = 4
-PAD = 1
-"""Vectors after each row of A, so that its transposed stores meet other banks."""
+from rlx_edge.ir.types import F32, U32
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How a tile is shared out: ``threads`` invocations of ``each`` rows by 4 columns.
+class Item:
+    """What an invocation brings in at a time: the vector in workgroup memory and its lane where it
+    goes, its step of ``depth``, what of its address stays, and whether there is such a row or
+    column."""
 
-    ``rows_first``: neighbouring invocations have neighbouring rows, else columns.
-    """
-
-    tile: GpuTile
-    each: int
-    rows_first: bool
-
-    @property
-    def threads(self) -> int:
-        return self.tile.rows // self.each * (self.tile.columns // LANES)
-
-    @property
-    def a_pitch(self) -> int:
-        """Vectors from one k to the next of A."""
-        return self.tile.rows // LANES + PAD
-
-    @property
-    def b_pitch(self) -> int:
-        return self.tile.columns // LANES
+    place: int
+    lane: int | None
+    k: int
+    base: int
+    inside: int
 
 
-def share_out(tile: GpuTile, most: int, rows_first: bool) -> Shape:
-    """The shape for at most ``most`` invocations."""
-    each = EACH
-    while tile.rows // each * (tile.columns // LANES) > most and each < tile.rows:
-        each *= 2
-    return Shape(tile, each, rows_first)
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """``depth`` steps of a part: the first of them, and where their chain ends."""
 
-
-@dataclass(slots=True)
-class Place:
-    """Where a workgroup is: slice, first row and column of the tile."""
-
-    slice: int
-    row: int
-    column: int
-
-
-class Operands(ABC):
-    """What a contraction reads and writes; everything is emitted by ``emit_contraction``.
-
-    ``rows``, ``columns``, ``depth`` are words; k beyond ``depth`` is never asked for.
-    """
-
-    io: Interface
-    slices: int
-    rows: int
-    columns: int
-    depth: int
-    chain: int
-    """Steps of k in one chain."""
-    a_quads: bool
-    """Whether A is read four k at a time, else one element."""
-    b_quads: bool
-    """Whether B is read four columns at a time."""
-    a_rows_first: bool
-    """Whether A's rows lie side by side in memory, else its k."""
-
-    @abstractmethod
-    def at_row(self, code: Code, place: Place, row: int) -> int:
-        """What ``a`` needs of a row (of all), computed once a tile; rows beyond the last too."""
-
-    @abstractmethod
-    def a(self, code: Code, base: int, k: int, inside: int) -> int:
-        """An element of A, or four k of it, +0 unless ``inside``."""
-
-    @abstractmethod
-    def at_column(self, code: Code, place: Place, column: int) -> int:
-        """What ``b`` needs of a column, computed once a tile."""
-
-    @abstractmethod
-    def b(self, code: Code, base: int, k: int, inside: int) -> int:
-        """An element of B, or four columns of it, +0 unless ``inside``."""
-
-    @abstractmethod
-    def store(self, code: Code, place: Place, row: int, column: int, totals: list[int]) -> None:
-        """Epilogue and store of four neighbouring columns; the row is inside."""
-
-
-@dataclass(slots=True)
-class Memory:
-    """Workgroup memory: vectors of four f32."""
-
-    a: int
-    b: int
-
-
-def workgroup_memory(shared: Shared, shape: Shape, name: str) -> Memory:
-    """The two arrays of a tile; kernels of one shape share them.
-
-    ``LimitError`` ``target.shared`` where the device has less.
-    """
-    module, target = shared.module, shared.target
-    vectors = shape.tile.depth * shape.a_pitch, shape.tile.depth * shape.b_pitch
-    need = 16 * sum(vectors)
-    if need > target.shared:
-        raise LimitError(
-            "target.shared",
-            f"the tile {shape.tile.name} does not fit into workgroup memory",
-            found=f"{need} bytes",
-            allowed=f"at most {target.shared}",
-            where=name,
-        )
-    found: list[int] = []
-    for operand, length in zip("ab", vectors, strict=True):
-        key = f"workgroup {operand} {length}"
-        if key not in shared.variables:
-            kind = module.array(module.vector_type(LANES), length)
-            shared.variables[key] = module.variable("Workgroup", kind)
-            module.name(shared.variables[key], f"tile_{operand}_{length}")
-        found.append(shared.variables[key])
-    return Memory(*found)
+    first: int
+    stop: int
 
 
 class Contraction:
     """Emits one kernel."""
 
-    def __init__(self, io: Interface, operands: Operands, shape: Shape, memory: Memory) -> None:
+    def __init__(self, io: Interface, operands: Operands, shape: Shape, memory: int) -> None:
         self.io, self.operands, self.shape, self.memory = io, operands, shape, memory
-        self.local = io.input("LocalInvocationId")
         w = Words(io.root.code)
-        across = shape.tile.columns // LANES
-        down = shape.tile.rows // shape.each
+        self.part, self.local = w.c(0), io.input("LocalInvocationId")
+        if shape.tile.parts > 1:
+            self.part, self.local = w.split(self.local, shape.part_threads)
         if shape.rows_first:
-            self.down, self.across = w.rem(self.local, w.c(down)), w.div(self.local, w.c(down))
+            self.across, self.down = w.split(self.local, shape.down)
         else:
-            self.across, self.down = (
-                w.rem(self.local, w.c(across)),
-                w.div(self.local, w.c(across)),
-            )
+            self.down, self.across = w.split(self.local, shape.across)
+        self.a_items: list[Item] = []
+        self.b_items: list[Item] = []
 
     def emit(self) -> None:
         """Tiles, each by all invocations of a workgroup."""
@@ -174,115 +70,180 @@ class Contraction:
         loop = StructuredLoop(root.code, [(w.code.module.int_type(32, False), start)])
         body = Words(loop.body)
         number = loop.carried[0]
-        rest, across = body.div(number, wide), body.rem(number, wide)
-        place = Place(
-            body.div(rest, tall),
-            body.scaled(body.rem(rest, tall), tile.rows),
-            body.scaled(across, tile.columns),
+        rest, across = body.divided(number, wide)
+        slice_, down = body.divided(rest, tall)
+        self.tile(
+            loop.body,
+            Place(slice_, body.scaled(down, tile.rows), body.scaled(across, tile.columns)),
         )
-        self.tile(loop.body, place)
         following = Words(loop.body).add(number, step)
         loop.close(Words(loop.check).below(number, total), [following])
 
     # ---- one tile ----------------------------------------------------------------------------
 
     def tile(self, code: Code, place: Place) -> None:
-        ops, w = self.operands, Words(code)
+        """Chains, as many at once as there are parts, and what they add up to."""
+        ops, shape, w = self.operands, self.shape, Words(code)
         self.prepare(code, place)
-        count = self.shape.each * LANES
-        zero = w.s.const(0.0, F32)
         word, real = code.module.int_type(32, False), code.module.float_type()
-        starts = [(word, w.c(0)), *[(real, zero)] * count]
+        start, zero = w.c(0), w.s.const(0.0, F32)
+        count = shape.finished * LANES
+        some = Conditional(code, w.below(start, ops.depth))
+        fetched = self.fetch(some.body, self.steps(some.body, start, start))
+        kinds = [kind for kind, _ in fetched]
+        ahead = some.close([(kind, value, code.module.null(kind)) for kind, value in fetched])
+        starts = [(word, start), *[(real, zero)] * count, *zip(kinds, ahead, strict=True)]
         chains = StructuredLoop(code, starts)
-        first, totals = chains.carried[0], chains.carried[1:]
-        inner = Words(chains.body)
-        left = inner.sub(ops.depth, first)
-        length = inner.least(left, inner.c(ops.chain))
-        steps = StructuredLoop(chains.body, starts)
-        at, sums = steps.carried[0], steps.carried[1:]
-        self.fill(steps.body, Words(steps.body).add(first, at), at, length)
-        sums = self.products(steps.body, sums)
-        barrier(steps.body)
-        following = Words(steps.body).plus(at, self.shape.tile.depth)
-        steps.close(Words(steps.check).below(at, length), [following, *sums])
-        s = Scalars(chains.body)
-        joined = [
-            s.rounded("FAdd", F32, total, part)
-            for total, part in zip(totals, steps.carried[1:], strict=True)
+        first, totals, ahead = _parted(chains.carried, count)
+        sums, ahead = self.chain(chains.body, first, kinds, ahead)
+        totals = self.join(chains.body, totals, sums)
+        following = Words(chains.body).plus(first, ops.chain * shape.tile.parts)
+        chains.close(Words(chains.check).below(first, ops.depth), [following, *totals, *ahead])
+        self.finish(code, place, _parted(chains.carried, count)[1])
+
+    def chain(
+        self, code: Code, first: int, kinds: list[int], ahead: list[int]
+    ) -> tuple[list[int], list[int]]:
+        """A chain of each part, of which the first part's begins at ``first``, and what was read
+        ahead of the chains that follow. ``ahead``: of types ``kinds``, what was read of these."""
+        ops, shape, w = self.operands, self.shape, Words(code)
+        word, real = code.module.int_type(32, False), code.module.float_type()
+        count = shape.each * LANES
+        length = w.least(w.sub(ops.depth, first), w.c(ops.chain))
+        starts = [(word, w.c(0)), *[(real, w.s.const(0.0, F32))] * count]
+        loop = StructuredLoop(code, [*starts, *zip(kinds, ahead, strict=True)])
+        at, sums, ahead = _parted(loop.carried, count)
+        body = Words(loop.body)
+        self.bring(loop.body, self.steps(loop.body, first, at), ahead)
+        barrier(loop.body)
+        following = body.plus(at, shape.tile.depth)
+        more = body.below(following, length)
+        others = body.plus(first, ops.chain * shape.tile.parts)
+        ahead = [
+            value
+            for _, value in self.fetch(
+                loop.body,
+                self.steps(
+                    loop.body,
+                    body.s.select(U32, more, first, others),
+                    body.kept(more, following),
+                ),
+            )
         ]
-        following = Words(chains.body).plus(first, ops.chain)
-        chains.close(Words(chains.check).below(first, ops.depth), [following, *joined])
-        self.finish(code, place, chains.carried[1:])
+        sums = self.products(loop.body, sums)
+        barrier(loop.body)
+        loop.close(Words(loop.check).below(at, length), [following, *sums, *ahead])
+        _, sums, ahead = _parted(loop.carried, count)
+        return sums, ahead
+
+    def steps(self, code: Code, first: int, at: int) -> Steps:
+        """This part's steps, ``at`` into its chain, where the first part's begins at ``first``."""
+        ops, w = self.operands, Words(code)
+        if self.shape.tile.parts > 1:
+            first = w.add(first, w.scaled(self.part, ops.chain))
+        return Steps(w.add(first, at), w.least(w.plus(first, ops.chain), ops.depth))
 
     def prepare(self, code: Code, place: Place) -> None:
         """Which elements this invocation brings in, and what of their addresses stays."""
-        ops, tile, w = self.operands, self.shape.tile, Words(code)
-        threads = self.shape.threads
-        quads = tile.depth // LANES
-        self.a_parts: list[tuple[int, int, int, int]] = []
-        width = quads if ops.a_quads else tile.depth
-        for part in range(tile.rows * width // threads):
-            item = w.plus(self.local, part * threads)
-            if ops.a_rows_first and not ops.a_quads:
+        ops, shape, w = self.operands, self.shape, Words(code)
+        tile, quads = shape.tile, shape.tile.depth // LANES
+        begin = w.scaled(self.part, shape.part_vectors)
+        self.a_items, self.b_items = [], []
+        width, steps = (quads, LANES) if ops.a_quads else (tile.depth, 1)
+        for number in range(tile.rows * width // shape.part_threads):
+            item = w.plus(self.local, number * shape.part_threads)
+            if ops.a_rows_first:
                 k, row = w.split(item, tile.rows)
             else:
                 row, k = w.split(item, width)
+            k = w.scaled(k, steps)
+            vector, lane = w.split(row, LANES)
             at = w.add(place.row, row)
-            base, inside = ops.at_row(code, place, at), w.below(at, ops.rows)
-            self.a_parts.append((row, k, base, inside))
-        self.b_parts: list[tuple[int, int, int, int]] = []
+            self.a_items.append(
+                Item(
+                    w.add(begin, w.scaled(k, shape.a_pitch), vector),
+                    lane,
+                    k,
+                    ops.at_row(code, place, at),
+                    w.below(at, ops.rows),
+                )
+            )
         width = tile.columns // LANES if ops.b_quads else tile.columns
-        for part in range(tile.depth * width // threads):
-            k, column = w.split(w.plus(self.local, part * threads), width)
-            at = w.add(place.column, w.scaled(column, LANES) if ops.b_quads else column)
-            base, inside = ops.at_column(code, place, at), w.below(at, ops.columns)
-            self.b_parts.append((column, k, base, inside))
-
-    def fill(self, code: Code, k: int, at: int, length: int) -> None:
-        """Bring ``depth`` steps from ``k`` on into workgroup memory.
-
-        ``at`` is how far they are into a chain of ``length`` steps.
-        """
-        ops, shape = self.operands, self.shape
-        for row, step, base, inside in self.a_parts:
-            w = Words(code)
-            step = w.scaled(step, LANES) if ops.a_quads else step
-            exists = w.both(inside, w.below(w.add(at, step), length))
-            value = ops.a(code, base, w.add(k, step), exists)
-            for lane in range(LANES if ops.a_quads else 1):
-                one = self.lane(code, value, lane) if ops.a_quads else value
-                place = w.add(w.scaled(w.plus(step, lane), shape.a_pitch), w.div(row, w.c(LANES)))
-                self.put(code, self.memory.a, place, w.rem(row, w.c(LANES)), one)
-        for column, step, base, inside in self.b_parts:
-            w = Words(code)
-            exists = w.both(inside, w.below(w.add(at, step), length))
-            value = ops.b(code, base, w.add(k, step), exists)
-            line = w.scaled(step, shape.b_pitch)
+        for number in range(tile.depth * width // shape.part_threads):
+            k, column = w.split(w.plus(self.local, number * shape.part_threads), width)
             if ops.b_quads:
-                self.put(code, self.memory.b, w.add(line, column), None, value)
+                vector, only, column = column, None, w.scaled(column, LANES)
             else:
-                place = w.add(line, w.div(column, w.c(LANES)))
-                self.put(code, self.memory.b, place, w.rem(column, w.c(LANES)), value)
-        barrier(code)
+                vector, only = w.split(column, LANES)
+            at = w.add(place.column, column)
+            self.b_items.append(
+                Item(
+                    w.plus(w.add(begin, w.scaled(k, shape.b_pitch), vector), shape.b_first),
+                    only,
+                    k,
+                    ops.at_column(code, place, at),
+                    w.below(at, ops.columns),
+                )
+            )
+
+    def exists(self, code: Code, item: Item, steps: Steps) -> tuple[int, int]:
+        """An item's k, and whether it is one of the chain."""
+        w = Words(code)
+        k = w.add(steps.first, item.k)
+        return k, w.both(item.inside, w.below(k, steps.stop))
+
+    def fetch(self, code: Code, steps: Steps) -> list[tuple[int, int]]:
+        """Types and values of what this invocation brings in, A's before B's; beyond the edges
+        anything."""
+        ops, module = self.operands, code.module
+        vector, real = module.vector_type(LANES), module.float_type()
+        found: list[tuple[int, int]] = []
+        for item in self.a_items:
+            k, exists = self.exists(code, item, steps)
+            exists = ops.a_exists(code, k, exists)
+            found.append((vector if ops.a_quads else real, ops.a(code, item.base, k, exists)))
+        for item in self.b_items:
+            k, exists = self.exists(code, item, steps)
+            found.append((vector if ops.b_quads else real, ops.b(code, item.base, k, exists)))
+        return found
+
+    def bring(self, code: Code, steps: Steps, values: list[int]) -> None:
+        """Put what was fetched into workgroup memory, +0 beyond the edges."""
+        ops, shape, w = self.operands, self.shape, Words(code)
+        for item, value in zip(self.a_items, values, strict=False):
+            k, exists = self.exists(code, item, steps)
+            exists = ops.a_exists(code, k, exists)
+            if not ops.a_quads:
+                self.put(code, item.place, item.lane, w.or_zero(exists, value))
+                continue
+            value = w.vector_or_zero(exists, value)
+            for lane in range(LANES):
+                place = w.plus(item.place, lane * shape.a_pitch)
+                self.put(code, place, item.lane, self.lane(code, value, lane))
+        for item, value in zip(self.b_items, values[len(self.a_items) :], strict=True):
+            _, exists = self.exists(code, item, steps)
+            zeroed = w.vector_or_zero if ops.b_quads else w.or_zero
+            self.put(code, item.place, item.lane, zeroed(exists, value))
 
     def products(self, code: Code, sums: list[int]) -> list[int]:
         """Add ``depth`` products to each chain."""
         shape, module = self.shape, code.module
         word, real = module.int_type(32, False), module.float_type()
-        loop = StructuredLoop(code, [(word, Words(code).c(0)), *[(real, item) for item in sums]])
+        w = Words(code)
+        begin = w.scaled(self.part, shape.part_vectors)
+        vectors = shape.each // LANES
+        a_first = w.add(begin, w.scaled(self.down, vectors))
+        b_first = w.plus(w.add(begin, self.across), shape.b_first)
+        loop = StructuredLoop(code, [(word, w.c(0)), *[(real, item) for item in sums]])
         w, s = Words(loop.body), Scalars(loop.body)
         step, chains = loop.carried[0], loop.carried[1:]
-        vectors = shape.each // LANES
-        line = w.add(w.scaled(step, shape.a_pitch), w.scaled(self.down, vectors))
+        line = w.add(w.scaled(step, shape.a_pitch), a_first)
         left = [
             self.lane(loop.body, vector, lane)
-            for vector in [
-                self.get(loop.body, self.memory.a, w.plus(line, part)) for part in range(vectors)
-            ]
+            for vector in [self.get(loop.body, w.plus(line, part)) for part in range(vectors)]
             for lane in range(LANES)
         ]
-        place = w.add(w.scaled(step, shape.b_pitch), self.across)
-        vector = self.get(loop.body, self.memory.b, place)
+        vector = self.get(loop.body, w.add(w.scaled(step, shape.b_pitch), b_first))
         right = [self.lane(loop.body, vector, lane) for lane in range(LANES)]
         following = [
             s.rounded("FAdd", F32, chains[row * LANES + column],
@@ -294,37 +255,76 @@ class Contraction:
         loop.close(condition, [w.plus(step, 1), *following], unroll=True)
         return loop.carried[1:]
 
+    def join(self, code: Code, totals: list[int], sums: list[int]) -> list[int]:
+        """Add finished chains to the totals of the rows that this invocation finishes, in order."""
+        shape, s, w = self.shape, Scalars(code), Words(code)
+        parts, threads = shape.tile.parts, shape.part_threads
+        if parts == 1:
+            return [s.rounded("FAdd", F32, *pair) for pair in zip(totals, sums, strict=True)]
+        kind = code.module.vector_type(LANES)
+        own = w.add(w.scaled(self.part, shape.each * threads), self.local)
+        for row in range(shape.each):
+            four = sums[row * LANES : (row + 1) * LANES]
+            vector = code.op("CompositeConstruct", kind, *four)
+            self.put(code, w.plus(own, row * threads), None, vector)
+        barrier(code)
+        mine = w.add(w.scaled(self.part, shape.finished * threads), self.local)
+        joined: list[int] = []
+        for row in range(shape.finished):
+            four = totals[row * LANES : (row + 1) * LANES]
+            for other in range(parts):
+                at = w.plus(mine, (other * shape.each + row) * threads)
+                vector = self.get(code, at)
+                four = [
+                    s.rounded("FAdd", F32, total, self.lane(code, vector, lane))
+                    for lane, total in enumerate(four)
+                ]
+            joined += four
+        barrier(code)
+        return joined
+
     def finish(self, code: Code, place: Place, totals: list[int]) -> None:
-        """Epilogue and stores, row by row."""
+        """Epilogue and stores, row by row; all extra operands are read first."""
         ops, shape, w = self.operands, self.shape, Words(code)
         first = w.add(place.row, w.scaled(self.down, shape.each))
+        if shape.tile.parts > 1:
+            first = w.add(first, w.scaled(self.part, shape.finished))
         column = w.add(place.column, w.scaled(self.across, LANES))
-        for row in range(shape.each):
-            at = Words(code).plus(first, row)
-            test = Words(code)
-            inside = Conditional(
-                code, test.both(test.below(at, ops.rows), test.below(column, ops.columns))
-            )
+        fits = w.below(column, ops.columns)
+        known = ops.column_extras(code, place, column)
+        rows: list[tuple[int, list[int], Extras]] = []
+        for row in range(shape.finished):
+            number = w.plus(first, row)
+            at, inside = ops.locate(code, place, number), w.both(w.below(number, ops.rows), fits)
+            extras = ops.row_extras(code, place, at, column, inside, known)
+            rows.append((inside, at, extras))
+        for row, (inside, at, extras) in enumerate(rows):
+            one = Conditional(code, inside)
             four = totals[row * LANES : (row + 1) * LANES]
-            ops.store(inside.body, place, at, column, four)
-            inside.close()
+            ops.store(one.body, place, at, column, four, extras)
+            one.close()
 
     # ---- workgroup memory --------------------------------------------------------------------
 
-    def get(self, code: Code, array: int, place: int) -> int:
+    def get(self, code: Code, place: int) -> int:
         vector = code.module.vector_type(LANES)
-        pointer = code.op("AccessChain", code.module.pointer("Workgroup", vector), array, place)
-        return code.op("Load", vector, pointer)
+        pointer = code.module.pointer("Workgroup", vector)
+        return code.op("Load", vector, code.op("AccessChain", pointer, self.memory, place))
 
-    def put(self, code: Code, array: int, place: int, lane: int | None, value: int) -> None:
+    def put(self, code: Code, place: int, lane: int | None, value: int) -> None:
         module = code.module
         kind = module.vector_type(LANES) if lane is None else module.float_type()
         indices = (place,) if lane is None else (place, lane)
-        pointer = code.op("AccessChain", module.pointer("Workgroup", kind), array, *indices)
+        pointer = code.op("AccessChain", module.pointer("Workgroup", kind), self.memory, *indices)
         code.do("Store", pointer, value)
 
     def lane(self, code: Code, vector: int, lane: int) -> int:
         return code.op("CompositeExtract", code.module.float_type(), vector, lane)
+
+
+def _parted(carried: list[int], count: int) -> tuple[int, list[int], list[int]]:
+    """A position, ``count`` numbers, and what was read ahead."""
+    return carried[0], carried[1 : 1 + count], carried[1 + count :]
 
 
 def emit_contraction(

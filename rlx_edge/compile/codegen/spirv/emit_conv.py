@@ -11,13 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from rlx_edge.compile.codegen.spirv.assembler import Code
-from rlx_edge.compile.codegen.spirv.emit_contraction import (
-    LANES,
-    Operands,
-    Place,
-    emit_contraction,
-    share_out,
-)
+from rlx_edge.compile.codegen.spirv.contraction_operands import Extras, Operands, Place
+from rlx_edge.compile.codegen.spirv.contraction_shape import LANES, share_out
+from rlx_edge.compile.codegen.spirv.emit_contraction import emit_contraction
 from rlx_edge.compile.codegen.spirv.emit_epilogue import emit_epilogue
 from rlx_edge.compile.codegen.spirv.interface import Shared
 from rlx_edge.compile.codegen.spirv.region import Conditional
@@ -27,6 +23,7 @@ from rlx_edge.compile.epilogue_access import BATCH_CHANNEL, CHANNEL, FULL
 from rlx_edge.compile.templates.gpu import BLOCKED, conv_words, parse_gpu_tile
 from rlx_edge.ir.kernel import TemplateKernel
 from rlx_edge.ir.program import Entry
+from rlx_edge.ir.types import F32
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +49,8 @@ class ImageWords:
     def pixel(self, code: Code, number: int) -> Pixel:
         """Where pixel ``number`` of all images is."""
         w = Words(code)
-        line, x = w.div(number, self.words["width"]), w.rem(number, self.words["width"])
-        image, y = w.div(line, self.words["height"]), w.rem(line, self.words["height"])
+        line, x = w.divided(number, self.words["width"])
+        image, y = w.divided(line, self.words["height"])
         return Pixel(image, y, x)
 
     def window(self, code: Code, pixel: Pixel) -> int:
@@ -87,57 +84,86 @@ class ImageWords:
             step,
         )
 
+    # ---- the epilogue ------------------------------------------------------------------------
+
+    def column_extras(self, code: Code, slice_: int, column: int) -> Extras:
+        """Extra operands at four channels of a slice, ``[]`` for those that depend on the pixel."""
+        kinds = self.words.kernel.extras
+        found: Extras = []
+        for number, kind in enumerate(kinds):
+            w, load = Words(code), partial(self.io.load, code, EXTRAS + number)
+            if kind == CHANNEL:
+                first = w.add(w.mul(slice_, self.words["n"]), column)
+                places = [w.kept(self.has(code, column, lane), w.plus(first, lane))
+                          for lane in range(LANES)]  # fmt: skip
+                found.append([load(place) for place in places])
+            else:
+                found.append([] if kind in (FULL, BATCH_CHANNEL) else [load(w.c(0))] * LANES)
+        return found
+
+    def row_extras(
+        self, code: Code, pixel: Pixel, slice_: int, column: int, inside: int, known: Extras
+    ) -> Extras:
+        """All extra operands of a pixel; anything that can be read unless ``inside``."""
+        return [
+            values or self._extra(code, number, pixel, slice_, column, inside)
+            for number, values in enumerate(known)
+        ]
+
+    def _extra(
+        self, code: Code, number: int, pixel: Pixel, slice_: int, column: int, inside: int
+    ) -> list[int]:
+        w, words, slot = Words(code), self.words, EXTRAS + number
+        step = w.c(1)
+        if words.kernel.extras[number] == BATCH_CHANNEL:
+            every = w.mul(words["slices"], words["n"])
+            base = w.add(w.mul(pixel.image, every), w.mul(slice_, words["n"]), column)
+        else:
+            base = self.stored(code, f"e{number}", pixel, slice_, column)
+            if self.blocked_out and self.io.buffers[slot] is F32:
+                return self.io.load_four(code, slot, w.div(w.kept(inside, base), w.c(LANES)))
+            if not self.blocked_out:
+                step = words[f"e{number}_plane"]
+        found = []
+        for lane in range(LANES):
+            exists = w.both(inside, self.has(code, column, lane))
+            at = w.add(base, w.scaled(step, lane)) if lane else base
+            found.append(self.io.load(code, slot, w.kept(exists, at)))
+        return found
+
+    def has(self, code: Code, column: int, lane: int) -> int:
+        """Whether a slice has the channel ``column + lane``."""
+        w = Words(code)
+        return w.below(w.plus(column, lane), self.words["n"])
+
     def store_channels(
-        self, code: Code, pixel: Pixel, slice_: int, column: int, totals: list[int]
+        self,
+        code: Code,
+        pixel: Pixel,
+        slice_: int,
+        column: int,
+        totals: list[int],
+        extras: Extras,
     ) -> None:
         """Epilogue and store of four channels of a slice from ``column`` on, a multiple of four."""
-        words = self.words
+        epilogue = self.words.kernel.epilogue
         out = self.stored(code, "out", pixel, slice_, column)
         if self.blocked_out:
             values = []
             for lane, total in enumerate(totals):
-                value = self.value(code, pixel, slice_, column, lane, total)
-                w = Words(code)
-                values.append(w.or_zero(w.below(w.plus(column, lane), words["n"]), value))
+                value = emit_epilogue(code, epilogue, total, [item[lane] for item in extras])
+                values.append(Words(code).or_zero(self.has(code, column, lane), value))
             vector = code.op("CompositeConstruct", code.module.vector_type(LANES), *values)
             w = Words(code)
             self.io.store_vector(code, OUT, w.div(out, w.c(LANES)), vector)
             return
         for lane, total in enumerate(totals):
-            w = Words(code)
-            one = Conditional(code, w.below(w.plus(column, lane), words["n"]))
-            value = self.value(one.body, pixel, slice_, column, lane, total)
+            one = Conditional(code, self.has(code, column, lane))
+            value = emit_epilogue(one.body, epilogue, total, [item[lane] for item in extras])
             w = Words(one.body)
-            at = w.add(out, w.scaled(words["out_plane"], lane)) if lane else out
+            at = w.add(out, w.scaled(self.words["out_plane"], lane)) if lane else out
             self.io.store(one.body, OUT, at, value)
             one.close()
-
-    def value(
-        self, code: Code, pixel: Pixel, slice_: int, column: int, lane: int, total: int
-    ) -> int:
-        """The epilogue's value of one channel."""
-        kernel, words = self.words.kernel, self.words
-
-        def extra(number: int, kind: str) -> int:
-            w = Words(code)
-            index = w.c(0)
-            if kind == FULL:
-                slot = f"e{number}"
-                base = self.stored(code, slot, pixel, slice_, column)
-                if self.blocked_out:
-                    index = w.plus(base, lane)
-                else:
-                    plane = words[f"{slot}_plane"]
-                    index = w.add(base, w.scaled(plane, lane)) if lane else base
-            elif kind in (CHANNEL, BATCH_CHANNEL):
-                index = w.plus(w.add(w.mul(slice_, words["n"]), column), lane)
-                if kind == BATCH_CHANNEL:
-                    every = w.mul(words["slices"], words["n"])
-                    index = w.add(w.mul(pixel.image, every), index)
-            return self.io.load(code, EXTRAS + number, index)
-
-        loads = [partial(extra, number, kind) for number, kind in enumerate(kernel.extras)]
-        return emit_epilogue(code, kernel.epilogue, total, loads)
 
 
 class _Conv(Operands):
@@ -165,12 +191,19 @@ class _Conv(Operands):
         at = w.add(base, images.tap(code, row, column))
         if self.a_quads:
             at = w.kept(inside, w.add(at, w.mul(block, words["a_plane"])))
-            vector = self.io.load_vector(code, A, w.div(at, w.c(LANES)))
-            return w.vector_or_zero(inside, vector)
+            return self.io.load_vector(code, A, w.div(at, w.c(LANES)))
         channel = w.add(w.scaled(block, LANES), lane)
-        exists = w.both(inside, w.below(channel, words["channels"]))
-        at = w.kept(exists, w.add(at, w.mul(channel, words["a_plane"])))
-        return w.or_zero(exists, self.io.load(code, A, at))
+        return self.io.load(code, A, w.kept(inside, w.add(at, w.mul(channel, words["a_plane"]))))
+
+    def a_exists(self, code: Code, k: int, inside: int) -> int:
+        """Planes have no channels beyond the last; blocks do."""
+        if self.a_quads:
+            return inside
+        w, taps = Words(code), self.images.kernel_rows * self.images.kernel_columns
+        quad, lane = w.split(k, LANES)
+        block, _ = w.split(quad, taps)
+        channel = w.add(w.scaled(block, LANES), lane)
+        return w.both(inside, w.below(channel, self.words["channels"]))
 
     def at_column(self, code: Code, place: Place, column: int) -> int:
         w = Words(code)
@@ -180,11 +213,30 @@ class _Conv(Operands):
     def b(self, code: Code, base: int, k: int, inside: int) -> int:
         w = Words(code)
         at = w.kept(inside, w.add(base, w.mul(k, self.words["b_row"])))
-        return w.vector_or_zero(inside, self.io.load_vector(code, B, w.div(at, w.c(LANES))))
+        return self.io.load_vector(code, B, w.div(at, w.c(LANES)))
 
-    def store(self, code: Code, place: Place, row: int, column: int, totals: list[int]) -> None:
+    def locate(self, code: Code, place: Place, row: int) -> list[int]:
         pixel = self.images.pixel(code, row)
-        self.images.store_channels(code, pixel, place.slice, column, totals)
+        return [pixel.image, pixel.y, pixel.x]
+
+    def column_extras(self, code: Code, place: Place, column: int) -> Extras:
+        return self.images.column_extras(code, place.slice, column)
+
+    def row_extras(
+        self, code: Code, place: Place, at: list[int], column: int, inside: int, known: Extras
+    ) -> Extras:
+        return self.images.row_extras(code, Pixel(*at), place.slice, column, inside, known)
+
+    def store(
+        self,
+        code: Code,
+        place: Place,
+        at: list[int],
+        column: int,
+        totals: list[int],
+        extras: Extras,
+    ) -> None:
+        self.images.store_channels(code, Pixel(*at), place.slice, column, totals, extras)
 
 
 def emit_conv2d(shared: Shared, kernel: TemplateKernel, name: str) -> Entry:
@@ -193,5 +245,5 @@ def emit_conv2d(shared: Shared, kernel: TemplateKernel, name: str) -> Entry:
     tile = parse_gpu_tile(str(kernel.option("tile")))
     operands = _Conv(words)
     rows_first = not operands.images.blocked_out
-    shape = share_out(tile, shared.target.most_invocations, rows_first)
+    shape = share_out(tile, shared.target.most_invocations, rows_first, pad=0)
     return emit_contraction(shared, words.io, operands, shape, name)

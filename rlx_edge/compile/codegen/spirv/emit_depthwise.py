@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlx_edge.compile.codegen.spirv.assembler import Code
-from rlx_edge.compile.codegen.spirv.emit_contraction import LANES
+from rlx_edge.compile.codegen.spirv.contraction_shape import LANES
 from rlx_edge.compile.codegen.spirv.emit_conv import ImageWords
 from rlx_edge.compile.codegen.spirv.emit_loops import add_entry, flat_workgroup
 from rlx_edge.compile.codegen.spirv.interface import Shared
@@ -31,13 +31,16 @@ def emit_depthwise(shared: Shared, kernel: TemplateKernel, name: str) -> Entry:
     body = Words(loop.body)
     # Neighbouring invocations have neighbouring pixels of one channel block.
     plane = body.mul(words["height"], words["width"])
-    rest, inside = body.div(loop.carried[0], plane), body.rem(loop.carried[0], plane)
-    image, block = body.div(rest, words["blocks"]), body.rem(rest, words["blocks"])
+    rest, inside = body.divided(loop.carried[0], plane)
+    image, block = body.divided(rest, words["blocks"])
     pixel = images.pixel(loop.body, body.add(body.mul(image, plane), inside))
     base = body.add(images.window(loop.body, pixel), body.mul(block, words["a_plane"]))
     chains = _taps(loop.body, images, base, block)
-    channel = Words(loop.body).scaled(block, LANES)
-    images.store_channels(loop.body, pixel, Words(loop.body).c(0), channel, chains)
+    channel, slice_ = Words(loop.body).scaled(block, LANES), Words(loop.body).c(0)
+    known = images.column_extras(loop.body, slice_, channel)
+    always = shared.module.boolean(True)
+    extras = images.row_extras(loop.body, pixel, slice_, channel, always, known)
+    images.store_channels(loop.body, pixel, slice_, channel, chains, extras)
     following = Words(loop.body).add(loop.carried[0], step)
     loop.close(Words(loop.check).below(loop.carried[0], total), [following])
     words.root.do("Return")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rlx_edge.compile.codegen.kernel_form import primitive
 from rlx_edge.compile.codegen.spirv.assembler import Code
 from rlx_edge.compile.codegen.spirv.scalar_table import Scalars, convert, scalar_rule
 from rlx_edge.ir.expression import Expr, walk
 
-Load = Callable[[], int]
 
-
-def emit_epilogue(code: Code, expression: Expr | None, acc: int, loads: Sequence[Load]) -> int:
-    """The value of ``expression`` for a chain ``acc``; ``loads[k]()`` is extra operand ``k``."""
+def emit_epilogue(code: Code, expression: Expr | None, acc: int, extras: Sequence[int]) -> int:
+    """The value of ``expression`` for a chain ``acc``; ``extras[k]`` is extra operand ``k``."""
     if expression is None:
         return acc
     s = Scalars(code)
@@ -26,7 +24,7 @@ def emit_epilogue(code: Code, expression: Expr | None, acc: int, loads: Sequence
             value = s.const(node.attr, node.dtype)  # type: ignore[arg-type]
         elif node.op == "load":
             assert isinstance(node.attr, int)
-            value = loads[node.attr]()
+            value = extras[node.attr]
         elif node.op == "select":
             value = s.select(node.dtype, *args)
         elif node.op == "cast":

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from rlx_edge.compile.codegen.spirv.assembler import Code
-from rlx_edge.compile.codegen.spirv.emit_contraction import (
-    LANES,
-    Operands,
-    Place,
-    emit_contraction,
-    share_out,
-)
+from rlx_edge.compile.codegen.spirv.contraction_operands import Extras, Operands, Place
+from rlx_edge.compile.codegen.spirv.contraction_shape import A_PAD, LANES, share_out
+from rlx_edge.compile.codegen.spirv.emit_contraction import emit_contraction
 from rlx_edge.compile.codegen.spirv.emit_epilogue import emit_epilogue
 from rlx_edge.compile.codegen.spirv.interface import Shared
 from rlx_edge.compile.codegen.spirv.region import Conditional
@@ -21,6 +15,7 @@ from rlx_edge.compile.epilogue_access import CHANNEL, FULL
 from rlx_edge.compile.templates.gpu import MATMUL_WORDS, parse_gpu_tile
 from rlx_edge.ir.kernel import TemplateKernel
 from rlx_edge.ir.program import Entry
+from rlx_edge.ir.types import F32
 
 
 class _Matmul(Operands):
@@ -43,9 +38,8 @@ class _Matmul(Operands):
         w = Words(code)
         at = w.kept(inside, w.add(base, k))
         if self.a_quads:
-            vector = self.io.load_vector(code, A, w.div(at, w.c(LANES)))
-            return w.vector_or_zero(inside, vector)
-        return w.or_zero(inside, self.io.load(code, A, at))
+            return self.io.load_vector(code, A, w.div(at, w.c(LANES)))
+        return self.io.load(code, A, at)
 
     def at_column(self, code: Code, place: Place, column: int) -> int:
         w = Words(code)
@@ -55,43 +49,79 @@ class _Matmul(Operands):
         w = Words(code)
         at = w.kept(inside, w.add(base, w.mul(k, self.columns)))
         if self.b_quads:
-            vector = self.io.load_vector(code, B, w.div(at, w.c(LANES)))
-            return w.vector_or_zero(inside, vector)
-        return w.or_zero(inside, self.io.load(code, B, at))
+            return self.io.load_vector(code, B, w.div(at, w.c(LANES)))
+        return self.io.load(code, B, at)
 
-    def store(self, code: Code, place: Place, row: int, column: int, totals: list[int]) -> None:
+    def locate(self, code: Code, place: Place, row: int) -> list[int]:
         w = Words(code)
-        line = w.mul(w.add(w.mul(place.slice, self.rows), row), self.columns)
-        at = w.add(line, column)
+        return [w.mul(w.add(w.mul(place.slice, self.rows), row), self.columns)]
+
+    def column_extras(self, code: Code, place: Place, column: int) -> Extras:
+        found: Extras = []
+        for number, kind in enumerate(self.words.kernel.extras):
+            w, slot = Words(code), EXTRAS + number
+            if kind == CHANNEL:
+                places = [w.kept(self.has(code, column, lane), w.plus(column, lane))
+                          for lane in range(LANES)]  # fmt: skip
+                found.append([self.io.load(code, slot, place) for place in places])
+            else:
+                found.append([] if kind == FULL else [self.io.load(code, slot, w.c(0))] * LANES)
+        return found
+
+    def row_extras(
+        self, code: Code, place: Place, at: list[int], column: int, inside: int, known: Extras
+    ) -> Extras:
+        return [
+            values or self.extra(code, EXTRAS + number, at[0], column, inside)
+            for number, values in enumerate(known)
+        ]
+
+    def extra(self, code: Code, slot: int, line: int, column: int, inside: int) -> list[int]:
+        """Four elements of an operand that has the result's shape."""
+        w = Words(code)
+        first = w.add(line, column)
+        if self.b_quads and self.io.buffers[slot] is F32:
+            return self.io.load_four(code, slot, w.div(w.kept(inside, first), w.c(LANES)))
+        found = []
+        for lane in range(LANES):
+            exists = w.both(inside, self.has(code, column, lane))
+            found.append(self.io.load(code, slot, w.kept(exists, w.plus(first, lane))))
+        return found
+
+    def has(self, code: Code, column: int, lane: int) -> int:
+        """Whether there is the column ``column + lane``."""
+        w = Words(code)
+        return w.below(w.plus(column, lane), self.columns)
+
+    def store(
+        self,
+        code: Code,
+        place: Place,
+        at: list[int],
+        column: int,
+        totals: list[int],
+        extras: Extras,
+    ) -> None:
+        w, epilogue = Words(code), self.words.kernel.epilogue
+        first = w.add(at[0], column)
         if self.b_quads:
-            values = [self.value(code, at, column, lane, x) for lane, x in enumerate(totals)]
+            values = [
+                emit_epilogue(code, epilogue, total, [item[lane] for item in extras])
+                for lane, total in enumerate(totals)
+            ]
             vector = code.op("CompositeConstruct", code.module.vector_type(LANES), *values)
-            self.io.store_vector(code, OUT, Words(code).div(at, w.c(LANES)), vector)
+            self.io.store_vector(code, OUT, w.div(first, w.c(LANES)), vector)
             return
         for lane, total in enumerate(totals):
-            w = Words(code)
-            one = Conditional(code, w.below(w.plus(column, lane), self.columns))
-            value = self.value(one.body, at, column, lane, total)
-            self.io.store(one.body, OUT, Words(one.body).plus(at, lane), value)
+            one = Conditional(code, self.has(code, column, lane))
+            value = emit_epilogue(one.body, epilogue, total, [item[lane] for item in extras])
+            self.io.store(one.body, OUT, Words(one.body).plus(first, lane), value)
             one.close()
-
-    def value(self, code: Code, at: int, column: int, lane: int, total: int) -> int:
-        """The epilogue's value of one column."""
-        kernel = self.words.kernel
-
-        def extra(number: int, kind: str) -> int:
-            w = Words(code)
-            places = {FULL: at, CHANNEL: column}
-            index = w.plus(places[kind], lane) if kind in places else w.c(0)
-            return self.io.load(code, EXTRAS + number, index)
-
-        loads = [partial(extra, number, kind) for number, kind in enumerate(kernel.extras)]
-        return emit_epilogue(code, kernel.epilogue, total, loads)
 
 
 def emit_matmul(shared: Shared, kernel: TemplateKernel, name: str) -> Entry:
     """Add the entry point; words of its record are ``MATMUL_WORDS`` after the slots."""
     words = TemplateWords(shared, kernel, MATMUL_WORDS)
     tile = parse_gpu_tile(str(kernel.option("tile")))
-    shape = share_out(tile, shared.target.most_invocations, rows_first=False)
+    shape = share_out(tile, shared.target.most_invocations, rows_first=False, pad=A_PAD)
     return emit_contraction(shared, words.io, _Matmul(words), shape, name)

@@ -197,6 +197,12 @@ class Interface:
         alignment = (ALIGNED, 16) if self.shared.by_pointer else ()
         return code.op("Load", self.module.vector_type(4), pointer, *alignment)
 
+    def load_four(self, code: Code, slot: int, quad: int) -> list[int]:
+        """The four values of ``load_vector``."""
+        vector = self.load_vector(code, slot, quad)
+        real = self.module.float_type()
+        return [code.op("CompositeExtract", real, vector, lane) for lane in range(4)]
+
     def store_vector(self, code: Code, slot: int, quad: int, value: int) -> None:
         """Set elements ``4 * quad`` … of an f32 slot."""
         alignment = (ALIGNED, 16) if self.shared.by_pointer else ()

@@ -89,13 +89,18 @@ class Conditional:
         self.body = parent.module.code()
         self._first = self.body.label
 
-    def close(self) -> None:
-        """End the conditional code."""
+    def close(self, kept: Sequence[tuple[int, int, int]] = ()) -> list[int]:
+        """End the conditional code; ``kept`` are ``(type, value from the body, value without)`` of
+        which the ids of what was chosen are given back."""
         parent = self.parent
-        end = parent.module.label()
+        end, before = parent.module.label(), parent.label
         parent.do("SelectionMerge", end, 0)
         parent.do("BranchConditional", self.condition, self._first, end)
         parent.start(self._first)
         parent.append(self.body)
+        after = parent.label
         parent.do("Branch", end)
         parent.start(end)
+        return [
+            parent.op("Phi", kind, inside, after, outside, before) for kind, inside, outside in kept
+        ]

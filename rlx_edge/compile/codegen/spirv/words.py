@@ -52,6 +52,11 @@ class Words:
     def rem(self, a: int, divisor: int) -> int:
         return self.s.op("UMod", U32, a, divisor)
 
+    def divided(self, a: int, divisor: int) -> tuple[int, int]:
+        """``(a // divisor, a % divisor)`` with one division."""
+        quotient = self.div(a, divisor)
+        return quotient, self.sub(a, self.mul(quotient, divisor))
+
     def split(self, a: int, divisor: int) -> tuple[int, int]:
         """``(a // divisor, a % divisor)`` for a literal divisor."""
         if divisor == 1:

@@ -57,7 +57,6 @@ def _claim_matmul(
     *,
     tiling: Tiling,
 ) -> Claim | None:
-    del target
     a, b = operands[:2]
     if not (a.is_plain and b.is_plain and result.is_plain) or BATCH_CHANNEL in epilogue.kinds:
         return None
@@ -80,7 +79,8 @@ def _claim_matmul(
         "a_vectors": k.divisible_by(LANES),
         "b_vectors": n.divisible_by(LANES),
     }
-    tiled = Tiled("matmul", config, MATMUL_WORDS, epilogue, tile, (slices, m, n), ceildiv(k, CHAIN))
+    sizes, chains = (slices, m, n), ceildiv(k, CHAIN)
+    tiled = Tiled("matmul", config, MATMUL_WORDS, epilogue, tile, sizes, chains, target)
     ((kernel, groups), *others), *alternatives = tiling(tiled, precision_of(op))
     return Claim(
         kernel,
@@ -98,7 +98,8 @@ def _claim_matmul(
 class Tiled:
     """A contraction whose kernels differ in the tile only.
 
-    ``sizes`` are slices, rows and columns of the result; ``chains`` those of one element.
+    ``sizes`` are slices, rows and columns of the result; ``chains`` those of one element;
+    ``target`` is the device's, of the kind whose offers are asked.
     """
 
     template: str
@@ -108,6 +109,7 @@ class Tiled:
     tile: GpuTile
     sizes: tuple[Dim, Dim, Dim]
     chains: Dim
+    target: Any
 
     def groups(self, rows: int, columns: int) -> Dim:
         """Workgroups with tiles of ``rows`` × ``columns``."""
@@ -128,12 +130,6 @@ class Tiled:
 Tiling: TypeAlias = Callable[[Tiled, str], Sequence[Sequence[Part]]]
 """``tiling(contraction, precision)``: ways to the result, each of kernels between which the plan
 decides; the first needs no measuring."""
-
-
-def one_tile(tiled: Tiled, precision: str) -> Sequence[Sequence[Part]]:
-    """One kernel for all sizes."""
-    del precision
-    return [[tiled.part(tiled.tile, tiled.config)]]
 
 
 def split_parts(tiled: Tiled, config: Mapping[str, int | str | bool]) -> list[Part]:
@@ -161,7 +157,6 @@ def _claim_conv(
     *,
     tiling: Tiling,
 ) -> Claim | None:
-    del target
     x, w = operands[:2]
     if not w.is_plain or not all(dim.is_constant for dim in w.type.shape):
         return None
@@ -186,7 +181,7 @@ def _claim_conv(
     steps = -(-inner // LANES) * rows * columns * LANES
     chains = as_dim(-(-steps // int(config["chain"])))
     sizes = (as_dim(groups), images * height * width, as_dim(per_group))
-    tiled = Tiled("conv2d", config, words, epilogue, tile, sizes, chains)
+    tiled = Tiled("conv2d", config, words, epilogue, tile, sizes, chains, target)
     ((kernel, workgroups), *others), *alternatives = tiling(tiled, precision_of(op))
     return Claim(
         kernel,
@@ -300,7 +295,3 @@ def offers(tiling: Tiling, precisions: Callable[[Any], Sequence[str]] = only_fix
         "rlxc::conv2d": partial(_claim_conv, tiling=tiling),
     }
     return Offers(claims, takes_epilogue, precisions)
-
-
-OFFERS = offers(one_tile)
-"""What GPUs offer."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rlx_edge.compile import workgroups
 from rlx_edge.compile.backends import Backend, Code
-from rlx_edge.compile.claims.gpu import OFFERS
+from rlx_edge.compile.claims.vulkan import OFFERS
 from rlx_edge.compile.codegen.kernel_form import kernel_name
 from rlx_edge.compile.codegen.spirv.assembler import Module, encode
 from rlx_edge.compile.codegen.spirv.emit_loops import emit_loop_kernel

@@ -16,6 +16,8 @@ from rlx_edge.gpu_workers.cuda import compiler, device, library, provider
 from rlx_edge.gpu_workers.cuda.unit import CudaUnit
 from rlx_edge.ir.errors import DeviceError
 from rlx_edge.ir.types import F32
+from rlx_edge.model_store import model_path
+from tests import cuda_programs
 
 
 class FakeError(Exception):
@@ -66,7 +68,7 @@ def nvrtc(monkeypatch: pytest.MonkeyPatch) -> FakeNvrtc:
 
 def test_a_source_is_compiled_once(nvrtc: FakeNvrtc, tmp_path: Path) -> None:
     first = compiler.compile_source(b"code", "sm_90", tmp_path)
-    assert first == compiler.Binary(b"CODE", "Used 9 registers")
+    assert first == compiler.Binary((compiler.Cubin(b"CODE", ()),), "Used 9 registers")
     assert compiler.compile_source(b"code", "sm_90", tmp_path) == first
     assert nvrtc.made == nvrtc.destroyed == 1
     assert "--fmad=false" in nvrtc.options[0] and "--gpu-architecture=sm_90" in nvrtc.options[0]
@@ -82,7 +84,7 @@ def test_what_decides_the_code_decides_the_entry(nvrtc: FakeNvrtc, tmp_path: Pat
     assert len(list(tmp_path.iterdir())) == 4
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b'{"digest": "x", "log": "", "cubin": "00"}'])
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"digest": "x", "log": "", "cubins": []}'])
 def test_a_damaged_entry_is_made_again(nvrtc: FakeNvrtc, tmp_path: Path, damage: bytes) -> None:
     first = compiler.compile_source(b"code", "sm_90", tmp_path)
     (entry,) = tmp_path.iterdir()
@@ -105,7 +107,17 @@ def test_without_a_folder_a_result_serves_once_more(nvrtc: FakeNvrtc) -> None:
 def test_a_cache_that_cannot_be_written_does_not_matter(nvrtc: FakeNvrtc, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_bytes(b"")
-    assert compiler.compile_source(b"code", "sm_90", blocked / "cubin").cubin == b"CODE"
+    (cubin,) = compiler.compile_source(b"code", "sm_90", blocked / "cubin").cubins
+    assert cubin.code == b"CODE"
+
+
+def test_many_kernels_are_compiled_in_portions(nvrtc: FakeNvrtc, tmp_path: Path) -> None:
+    compiled = cuda_programs.compile_model("digits", model_path("digits"))
+    names = [entry.name for entry in compiled.program.entries]
+    binary = compiler.compile_source(compiled.program.code, "sm_90", tmp_path)
+    assert len(binary.cubins) == nvrtc.made == -(-len(names) // compiler.PORTION) > 1
+    assert [name for cubin in binary.cubins for name in cubin.entries] == names
+    assert compiler.compile_source(compiled.program.code, "sm_90", tmp_path) == binary
 
 
 def test_what_nvrtc_says_is_in_the_error(nvrtc: FakeNvrtc) -> None:

@@ -66,7 +66,7 @@ class CudaUnit:
         self._state = "empty"
         self._context: CudaDevice | None = None
         self._program: Program | None = None
-        self._module: Any = None
+        self._modules: list[Any] = []
         self._functions: list[int] = []
         self._stream: Any = None
         self._staging: Staging | None = None
@@ -113,11 +113,14 @@ class CudaUnit:
         binary = compile_source(program.code, f"sm_{major}{minor}", self._cache)
         self.binary_log = binary.log
         with self._context.use():
-            self._module = cupy().cuda.function.Module()
-            self._module.load(binary.cubin)
+            pointers = dict[str, int]()
+            for cubin in binary.cubins:
+                module = cupy().cuda.function.Module()
+                module.load(cubin.code)
+                self._modules.append(module)
+                pointers |= {name: module.get_function(name).ptr for name in cubin.entries}
             self._functions = [
-                0 if entry.library else self._module.get_function(entry.name).ptr
-                for entry in program.entries
+                0 if entry.library else pointers[entry.name] for entry in program.entries
             ]
             self._stream = cupy().cuda.Stream(non_blocking=True)
             self._staging = Staging(self._stream)
@@ -149,8 +152,8 @@ class CudaUnit:
                     self._blas.close()
         self._blas = self._choices = self._memory = None
         self._pointer = self._size = 0
-        self._module = self._stream = self._staging = None
-        self._functions = []
+        self._stream = self._staging = None
+        self._modules, self._functions = [], []
         self._state = "closed"
 
     def grow(self, nbytes: int) -> None:

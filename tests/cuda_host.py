@@ -46,6 +46,7 @@ SHIM = r"""
 #define __align__(x) __attribute__((aligned(x)))
 struct dim3 { unsigned x = 1, y = 1, z = 1; };
 struct __align__(16) float4 { float x, y, z, w; };
+struct __align__(8) float2 { float x, y; };
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 static dim3 threadIdx, blockIdx, blockDim, gridDim;
 template <typename T, typename F> static T bits(F x) { T y; memcpy(&y, &x, sizeof y); return y; }
@@ -144,6 +145,17 @@ static float row_sum(float x)
   x = x + beside(x, 1);
   return x + beside(x, 2);
 }
+static float lanes_most(float x, unsigned lanes)
+{
+  for (unsigned bit = 1; bit < lanes; bit *= 2) x = fmaxf(x, beside(x, bit));
+  return x;
+}
+static float lanes_sum(float x, unsigned lanes)
+{
+  for (unsigned bit = 1; bit < lanes; bit *= 2) x = x + beside(x, bit);
+  return x;
+}
+static void __syncwarp() { __syncthreads(); }
 static float power_of_two(float x) { return exp2f(x); }
 
 static void run_group(unsigned threads, bool together)

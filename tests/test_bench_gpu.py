@@ -92,12 +92,12 @@ def rows() -> list[Row]:
 
 def test_pages_have_ratios_and_bounds() -> None:
     attention = [
-        AttentionRow(128, 384, "tf32", TIMES, Times((0.006,) * 3), TIMES, 1e-3, "memory", 0)
+        AttentionRow(1, 128, 384, "tf32", TIMES, Times((0.006,) * 3), TIMES, 1e-3, "memory", 0)
     ]
     page = as_markdown({"device": "d"}, rows(), attention)
     assert "| m | 1 | cuda:0 | fixed | 2.000 | 3.000 | 1.000 | 0.50 | 1.000 memory | 50% |" in page
     assert "* m, batch 1: Vulkan at 50% of CUDA's rate" in page
-    assert "| 128 | 384 | tf32 | 2.000 | 6.000 | 3.00 |" in page
+    assert "| 1 | 128 | 384 | tf32 | 2.000 | 6.000 | 3.00 |" in page
     found = json.loads(as_json({"device": "d"}, rows(), attention))
     assert found["models"][0]["peers"] == {"eager": 0.003, "CUDA graph": 0.001}
     assert found["models"][0]["ways"][0]["microseconds"] == {"0 a": 1.23, "1 b": None}

@@ -1,8 +1,9 @@
-"""Attention in one kernel beside its parts, and beside PyTorch's own, by length of the sequence."""
+"""Attention in one kernel beside its parts, and beside PyTorch's own, by numbers of queries and of
+keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from math import sqrt
@@ -18,18 +19,19 @@ from rlx_edge.compile.pipeline import NATIVE_PIPELINE, run_passes
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.parser import parse_module
 
-LENGTHS = (1, 128, 512, 2048)
+LENGTHS = ((1, 1), (16, 16), (128, 128), (512, 512), (2048, 2048), (1, 2048), (16, 2048))
+"""Queries and keys; the last two are steps of decoding."""
 HEADS = ((12, 32), (12, 64))
 """Heads and the size of one: d = 384 and 768."""
-PRECISIONS = ("tf32", "fp16")
+PRECISIONS = ("relaxed", "tf32", "fp16")
 TEXT = """\
 rlx.module version = "1.0"
 
-func @attention(%q: f32[h, t, {d}], %k: f32[h, {d}, t], %v: f32[h, t, {d}]) -> (f32[h, t, {d}]) {{
+func @attention(%q: f32[h, t, {d}], %k: f32[h, {d}, s], %v: f32[h, s, {d}]) -> (f32[h, t, {d}]) {{
   %c = tensor::splat() {{ value = {scale} }} : f32[]
-  %s = rlxc::matmul(%q, %k) : f32[h, t, t]
-  %x = rlxc::mul(%s, %c) : f32[h, t, t]
-  %w = rlxc::softmax(%x) {{ axis = 2 }} : f32[h, t, t]
+  %s = rlxc::matmul(%q, %k) : f32[h, t, s]
+  %x = rlxc::mul(%s, %c) : f32[h, t, s]
+  %w = rlxc::softmax(%x) {{ axis = 2 }} : f32[h, t, s]
   %r = rlxc::matmul(%w, %v) : f32[h, t, {d}]
   return %r
 }}
@@ -38,9 +40,11 @@ func @attention(%q: f32[h, t, {d}], %k: f32[h, {d}, t], %v: f32[h, t, {d}]) -> (
 
 @dataclass(frozen=True)
 class AttentionRow:
-    """One length, precision and width; ``torch`` is ``scaled_dot_product_attention``."""
+    """Queries, keys, width of all heads, precision; ``torch`` is
+    ``scaled_dot_product_attention``, ``ways`` are what the unit measured."""
 
-    length: int
+    queries: int
+    keys: int
     width: int
     precision: str
     fused: Times
@@ -49,6 +53,7 @@ class AttentionRow:
     bound: float
     bound_by: str
     error: float
+    ways: Sequence[Mapping[str, object]] = ()
 
     @property
     def gain(self) -> float:
@@ -60,10 +65,10 @@ def measure_attention(peaks: Peaks, rounds: int) -> Iterator[AttentionRow]:
     """Every length, head size and precision."""
     for heads, size in HEADS:
         module = parse_module(TEXT.format(d=size, scale=1 / sqrt(size)))
-        for length in LENGTHS:
-            rng = np.random.default_rng(length)
-            shapes = {"q": (heads, length, size), "k": (heads, size, length)}
-            shapes["v"] = shapes["q"]
+        for queries, keys in LENGTHS:
+            rng = np.random.default_rng(keys)
+            shapes = {"q": (heads, queries, size), "k": (heads, size, keys)}
+            shapes["v"] = (heads, keys, size)
             feeds = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
             for precision in PRECISIONS:
                 fused = Ours(module, "cuda:0", precision, feeds)
@@ -73,7 +78,8 @@ def measure_attention(peaks: Peaks, rounds: int) -> Iterator[AttentionRow]:
                 amount = fused.amount
                 bound, by = peaks.bound(precision, amount.flops, amount.nbytes)
                 yield AttentionRow(
-                    length,
+                    queries,
+                    keys,
                     heads * size,
                     precision,
                     times[0],
@@ -82,6 +88,7 @@ def measure_attention(peaks: Peaks, rounds: int) -> Iterator[AttentionRow]:
                     bound,
                     by,
                     error_of(fused.outputs["r"], feeds, size),
+                    fused.measurements,
                 )
                 fused.close()
                 parts.close()

@@ -54,6 +54,7 @@ def as_json(
     lengths = [
         {
             **asdict(row),
+            "ways": [{**way, "microseconds": _rounded(way)} for way in row.ways],
             "fused": row.fused.median,
             "parts": row.parts.median,
             "torch": row.torch.median,
@@ -95,13 +96,14 @@ def as_markdown(
             "12 heads; the same products and softmax as one kernel and as parts; PyTorch's "
             "`scaled_dot_product_attention` beside them.",
             "",
-            "| T | d | precision | one kernel, ms | parts, ms | times as fast | PyTorch, ms | "
-            "bound, ms | share | error |",
-            "| ---: | ---: | --- " + "| ---: " * 7 + "|",
+            "| queries | keys | d | precision | one kernel, ms | parts, ms | times as fast "
+            "| PyTorch, ms | bound, ms | share | error |",
+            "| ---: | ---: | ---: | --- " + "| ---: " * 7 + "|",
         ]
         lines += [
-            f"| {row.length} | {row.width} | {row.precision} | {_ms(row.fused.median)} "
-            f"| {_ms(row.parts.median)} | {row.gain:.2f} | {_ms(row.torch.median)} "
+            f"| {row.queries} | {row.keys} | {row.width} | {row.precision} "
+            f"| {_ms(row.fused.median)} | {_ms(row.parts.median)} | {row.gain:.2f} "
+            f"| {_ms(row.torch.median)} "
             f"| {_ms(row.bound)} {row.bound_by} | {row.bound / row.fused.median:.0%} "
             f"| {row.error:.1e} |"
             for row in attention

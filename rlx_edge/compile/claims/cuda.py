@@ -10,32 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rlx_edge.compile.claims.cuda_attention import claim_attention
 from rlx_edge.compile.claims.gpu import Tiled, offers, split_parts
-from rlx_edge.compile.codegen.cuda.scalar_table import literal
-from rlx_edge.compile.physical import Physical
 from rlx_edge.compile.select import (
-    Claim,
-    ClaimOperand,
-    Epilogue,
     Part,
-    precision_of,
-    template_kernel,
 )
 from rlx_edge.compile.targets.cuda import CudaTarget
-from rlx_edge.compile.templates.attention import (
-    ATTENTION_WORDS,
-    QUERIES,
-    attention_tile,
-    bias_words,
-)
 from rlx_edge.compile.templates.mma import MMA_TILES
 from rlx_edge.compile.workgroups import FLAT_THREADS
 from rlx_edge.ir.attributes import FIXED, FP16, RELAXED, TF32
-from rlx_edge.ir.core import Op
-from rlx_edge.ir.dims import ONE, ZERO, ceildiv, product
-from rlx_edge.ir.types import F32
+from rlx_edge.ir.dims import ONE, ceildiv, product
 
-ATTENTION = "attention"
 LIBRARY = "cublas"
 """The template of a product that the unit hands to cuBLAS."""
 
@@ -82,43 +67,6 @@ def _library(tiled: Tiled, precision: str) -> list[Part]:
     return parts
 
 
-def _claim_attention(
-    op: Op,
-    result: Physical,
-    operands: Sequence[Physical],
-    epilogue: Epilogue,
-    target: CudaTarget,
-) -> Claim | None:
-    """One way: its parts would take the memory that it saves."""
-    del target
-    q, keys, v, *bias = (item.type for item in operands)
-    tile = attention_tile(precision_of(op), q, v)
-    scores = (*q.shape[:-1], keys.shape[-1])
-    words = bias_words(bias[0], scores) if bias else (ONE, ONE, ZERO, ZERO)
-    plain = all(item.is_plain for item in (result, *operands))
-    if tile is None or words is None or not plain or epilogue.expression is not None:
-        return None
-    config: dict[str, int | str | bool] = {
-        "precision": tile.precision,
-        "keys": tile.keys,
-        "depth": tile.depth,
-        "width": tile.width,
-        "scale": literal(float(str(op.attrs["scale"])), F32),
-        "causal": bool(op.attrs["causal"]),
-        "zero_empty": bool(op.attrs["zero_empty"]),
-    }
-    kernel = template_kernel(ATTENTION, config, 1 + len(operands), ATTENTION_WORDS)
-    slices = product(q.shape[:-2])
-    return Claim(
-        kernel,
-        tuple(ClaimOperand(slot) for slot in range(len(operands))),
-        None,
-        (slices, q.shape[-2], keys.shape[-1], *words),
-        slices * q.shape[-2] * keys.shape[-1] * (2 * (tile.depth + tile.width)),
-        slices * ceildiv(q.shape[-2], QUERIES),
-    )
-
-
 _TILED = offers(candidates, precisions)
-OFFERS = replace(_TILED, claims={**_TILED.claims, "rlxc::attention": _claim_attention})
+OFFERS = replace(_TILED, claims={**_TILED.claims, "rlxc::attention": claim_attention})
 """What CUDA offers."""

@@ -1,8 +1,10 @@
-"""The C++ of attention in one kernel, filled in as ``template_text``; fragments as in ``mma_text``.
+"""The C++ of attention on matrix units, filled in as ``template_text``; fragments as in
+``mma_text``.
 
 A warp keeps 16 queries as fragments. Of a tile of keys it has all scores, so the weights go from
 accumulators straight into fragments: in f16 two tiles of eight scores are a fragment of sixteen, in
-tf32 the order of keys inside a fragment is the accumulators' own.
+tf32 the order of keys inside a fragment is the accumulators' own. The next tile's keys and values
+are on their way in registers meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +21,19 @@ static __device__ __forceinline__ float row_sum(float x)
   x = x + __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
+// Of a warp's threads whose numbers differ in bits of ``lanes - 1``.
+static __device__ __forceinline__ float lanes_most(float x, int lanes)
+{
+  #pragma unroll
+  for (int bit = 1; bit < lanes; bit *= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, bit));
+  return x;
+}
+static __device__ __forceinline__ float lanes_sum(float x, int lanes)
+{
+  #pragma unroll
+  for (int bit = 1; bit < lanes; bit *= 2) x = x + __shfl_xor_sync(0xffffffffu, x, bit);
+  return x;
+}
 static __device__ __forceinline__ float power_of_two(float x)
 {
   float y;
@@ -26,6 +41,23 @@ static __device__ __forceinline__ float power_of_two(float x)
   return y;
 }
 """
+LOAD_FOUR = """\
+// Four neighbours of which the first ``left`` are there; ``whole`` if they start at 16 bytes.
+static __device__ __forceinline__ float4 load_four(const float* from, int left, bool whole)
+{
+  float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  if (whole) {
+    if (left > 0) four = *(const float4*)from;
+    return four;
+  }
+  if (left > 0) four.x = from[0];
+  if (left > 1) four.y = from[1];
+  if (left > 2) four.z = from[2];
+  if (left > 3) four.w = from[3];
+  return four;
+}
+"""
+"""A row of keys starts at a multiple of 16 bytes where their number is one of 4."""
 QUERY_WORD = {
     "tf32": "as_tf32(row < queries ? q_slice[row * $depth + word] : 0.0f)",
     "fp16": "row < queries ? as_halves(q_slice[row * $depth + 2 * word],\n"
@@ -49,22 +81,54 @@ WEIGHTS = {
         const int next = 4 * $v_stride;
 """,
 }
-ATTENTION = """\
-$head
-{
-  __shared__ __align__(16) unsigned k_tile[$key_words];
-  __shared__ __align__(16) unsigned v_tile[$value_words];
-$pointers\
+TILES = """\
   const int queries = words.queries, keys = words.keys;
+  const bool whole_rows = keys % 4 == 0;
   const int row_tiles = (queries + $rows - 1) / $rows, tile_count = words.slices * row_tiles;
-  const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
-  const int warp_row = threadIdx.x / 32 * 16;
+"""
+SLICES = """\
   for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
     const int row_first = tile % row_tiles * $rows, slice = tile / row_tiles;
     const float* __restrict__ q_slice = q + (long long)slice * queries * $depth;
     const float* __restrict__ k_slice = k + (long long)slice * keys * $depth;
     const float* __restrict__ v_slice = v + (long long)slice * keys * $width;
 $bias_slice\
+"""
+ATTENTION = (
+    """\
+$head
+{
+  __shared__ __align__(16) unsigned k_tile[$key_words];
+  __shared__ __align__(16) unsigned v_tile[$value_words];
+$pointers\
+"""
+    + TILES
+    + """\
+  const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
+  const int warp_row = threadIdx.x / 32 * 16;
+"""
+    + SLICES
+    + """\
+    float4 k_next[$k_each][2], v_next[$v_each][2];
+    const auto fetch = [&](int first) {
+      #pragma unroll
+      for (int each = 0; each < $k_each; ++each) {
+        const int item = threadIdx.x + each * $threads;
+        const int column = first + item % ($keys / 4) * 4, pair = item / ($keys / 4);
+        const int left = pair < $depth / 2 ? keys - column : 0;
+        const float* from = k_slice + (long long)pair * 2 * keys + column;
+        k_next[each][0] = load_four(from, left, whole_rows);
+        k_next[each][1] = load_four(from + keys, left, whole_rows);
+      }
+      #pragma unroll
+      for (int each = 0; each < $v_each; ++each) {
+        const int item = threadIdx.x + each * $threads;
+        const int column = item % ($width / 4) * 4, row = first + item / ($width / 4) * 2;
+        const float* from = v_slice + (long long)row * $width + column;
+        v_next[each][0] = load_four(from, keys - row, true);
+        v_next[each][1] = load_four(from + $width, keys - row - 1, true);
+      }
+    };
     unsigned query[$depth_steps][4];
     #pragma unroll
     for (int step = 0; step < $depth_steps; ++step)
@@ -80,31 +144,29 @@ $bias_slice\
     for (int j = 0; j < $width_tiles; ++j)
       #pragma unroll
       for (int c = 0; c < 4; ++c) total[j][c] = 0.0f;
-    for (int first = 0; first < $stop; first += $keys) {
+    const int stop = $stop;
+$fetch_first\
+    for (int first = 0; first < stop; first += $keys) {
+$fetch_now\
       __syncthreads();
-      #pragma unroll 1
-      for (int item = threadIdx.x; item < $depth / 2 * ($keys / 4); item += $threads) {
+      #pragma unroll
+      for (int each = 0; each < $k_each; ++each) {
+        const int item = threadIdx.x + each * $threads;
         const int column = item % ($keys / 4) * 4, pair = item / ($keys / 4);
-        const float* row = k_slice + (long long)pair * 2 * keys + first + column;
-        const int left = keys - first - column;
-        float4 even = make_float4(0.0f, 0.0f, 0.0f, 0.0f), odd = even;
-        if (left > 0) { even.x = row[0]; odd.x = row[keys]; }
-        if (left > 1) { even.y = row[1]; odd.y = row[keys + 1]; }
-        if (left > 2) { even.z = row[2]; odd.z = row[keys + 2]; }
-        if (left > 3) { even.w = row[3]; odd.w = row[keys + 3]; }
+        const float4 even = k_next[each][0], odd = k_next[each][1];
+        if (pair >= $depth / 2) break;
 $keep_k\
       }
-      #pragma unroll 1
-      for (int item = threadIdx.x; item < $keys / 2 * ($width / 4); item += $threads) {
+      #pragma unroll
+      for (int each = 0; each < $v_each; ++each) {
+        const int item = threadIdx.x + each * $threads;
         const int column = item % ($width / 4) * 4, pair = item / ($width / 4);
-        const int row = first + pair * 2;
-        const float* from = v_slice + (long long)row * $width + column;
-        float4 even = make_float4(0.0f, 0.0f, 0.0f, 0.0f), odd = even;
-        if (row < keys) even = *(const float4*)from;
-        if (row + 1 < keys) odd = *(const float4*)(from + $width);
+        const float4 even = v_next[each][0], odd = v_next[each][1];
+        if (pair >= $keys / 2) break;
 $keep_v\
       }
       __syncthreads();
+$fetch_next\
       float score[$key_tiles][4];
       #pragma unroll
       for (int j = 0; j < $key_tiles; ++j)
@@ -118,16 +180,17 @@ $keep_v\
           const unsigned b[2] = {from[0], from[4 * $k_stride]};
           $multiply(score[j], query[step], b);
         }
-      #pragma unroll
-      for (int j = 0; j < $key_tiles; ++j)
+$change_scores\
+      if ($at_edge) {
         #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int column = first + j * 8 + member * 2 + c % 2;
-          const int row = row_first + warp_row + group + c / 2 * 8;
-          float x = score[j][c] * $scale;
-$bias\
-          score[j][c] = $unseen ? -infinity_f32() : x * 1.44269504f;
-        }
+        for (int j = 0; j < $key_tiles; ++j)
+          #pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            const int column = first + j * 8 + member * 2 + c % 2;
+            const int row = row_first + warp_row + group + c / 2 * 8;
+            if ($unseen) score[j][c] = -infinity_f32();
+          }
+      }
       #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float largest = most[half];
@@ -136,15 +199,15 @@ $bias\
           largest = fmaxf(largest, fmaxf(score[j][half * 2], score[j][half * 2 + 1]));
         largest = row_most(largest);
         // A row without any key yet: what is below is 2 to -infinity.
-        const float base = largest == -infinity_f32() ? 0.0f : largest;
-        const float shrink = power_of_two(most[half] - base);
+        const float base = largest == -infinity_f32() ? 0.0f : largest * $factor;
+        const float shrink = power_of_two(fmaf(most[half], $factor, -base));
         most[half] = largest;
         float added = 0.0f;
         #pragma unroll
         for (int j = 0; j < $key_tiles; ++j)
           #pragma unroll
           for (int odd = 0; odd < 2; ++odd) {
-            const float weight = power_of_two(score[j][half * 2 + odd] - base);
+            const float weight = power_of_two(fmaf(score[j][half * 2 + odd], $factor, -base));
             score[j][half * 2 + odd] = weight;
             added = added + weight;
           }
@@ -167,25 +230,39 @@ $weights\
     }
     #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float whole = row_sum(sum[half]);
+      const float whole = row_sum(sum[half]), inverse = 1.0f / whole;
       const int row = row_first + warp_row + group + half * 8;
+      if (row >= queries) continue;
+      float* into = out + ((long long)slice * queries + row) * $width + member * 2;
       #pragma unroll
       for (int j = 0; j < $width_tiles; ++j)
         #pragma unroll
         for (int odd = 0; odd < 2; ++odd) {
-          if (row >= queries) continue;
-          const int column = j * 8 + member * 2 + odd;
-          out[((long long)slice * queries + row) * $width + column] = $result;
+          const float value = total[j][half * 2 + odd];
+          into[j * 8 + odd] = $result;
         }
     }
   }
 }
 """
+)
 BIAS_SLICE = """\
     const float* __restrict__ bias_slice = bias
         + (long long)(slice / words.bias_repeat % words.bias_count) * words.bias_slice;
 """
+CHANGE_SCORES = """\
+      #pragma unroll
+      for (int j = 0; j < $key_tiles; ++j)
+        #pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int column = first + j * 8 + member * 2 + c % 2;
+          const int row = row_first + warp_row + group + c / 2 * 8;
+          float x = score[j][c] * $log_scale;
+$bias\
+          score[j][c] = x;
+        }
+"""
 BIAS = """\
           if (row < queries && column < keys)
-            x = x + bias_slice[(long long)row * words.bias_row + column];
+            x = fmaf(bias_slice[(long long)row * words.bias_row + column], $log_e, x);
 """

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_edge.compile.backends import Backend, Code
-from rlx_edge.compile.claims.cuda import ATTENTION, LIBRARY, OFFERS
+from rlx_edge.compile.claims.cuda import LIBRARY, OFFERS
 from rlx_edge.compile.codegen.cuda.attention_text import FUNCTIONS as ATTENTION_FUNCTIONS
+from rlx_edge.compile.codegen.cuda.attention_text import LOAD_FOUR
 from rlx_edge.compile.codegen.cuda.emit_expression import function_names, function_text
 from rlx_edge.compile.codegen.cuda.emit_loops import emit_loop_kernel, words_struct
 from rlx_edge.compile.codegen.cuda.emit_template import (
     emit_template,
+    is_attention,
     template_bounds,
     template_struct,
     template_threads,
@@ -50,10 +52,8 @@ def emit_source(
     texts = [base(ADDRESS_UNIT), *(function_text(name) for name in FUNCTIONS if name in called)]
     if any(isinstance(kernel, TemplateKernel) and uses_matrix_units(kernel) for kernel in kernels):
         texts.append(MATRIX_FUNCTIONS)
-    if any(
-        isinstance(kernel, TemplateKernel) and kernel.template == ATTENTION for kernel in kernels
-    ):
-        texts.append(ATTENTION_FUNCTIONS)
+    if any(isinstance(kernel, TemplateKernel) and is_attention(kernel) for kernel in kernels):
+        texts += [ATTENTION_FUNCTIONS, LOAD_FOUR]
     entries: list[Entry] = []
     for position, kernel in enumerate(kernels):
         text, entry = _kernel(kernel, position, uses[position] if uses else None)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rlx_edge.compile.codegen.cuda.attention_fma_text import CHANGE_TILED, FEW, KEYS_READ, TILED
 from rlx_edge.compile.codegen.cuda.attention_text import (
     ATTENTION,
     BIAS,
     BIAS_SLICE,
+    CHANGE_SCORES,
     QUERY_WORD,
     WEIGHTS,
 )
@@ -13,13 +17,18 @@ from rlx_edge.compile.codegen.cuda.mma_text import KEEP_B
 from rlx_edge.compile.codegen.cuda.template_parts import Words, fill, pointers
 from rlx_edge.compile.templates.attention import (
     ATTENTION_WORDS,
+    FEW_BLOCKS,
+    FEW_ROWS,
+    FEW_THREADS,
     KEYS_PAD,
-    QUERIES,
-    THREADS,
+    LANES,
     AttentionTile,
 )
-from rlx_edge.compile.templates.mma import PER_WORD
+from rlx_edge.compile.templates.mma import PER_WORD, WARP
 from rlx_edge.ir.kernel import TemplateKernel
+
+LOG2_E = "1.44269504f"
+VECTORS = {1: "float", 2: "float2", 4: "float4"}
 
 
 def attention_words(kernel: TemplateKernel) -> Words:
@@ -27,26 +36,64 @@ def attention_words(kernel: TemplateKernel) -> Words:
     return ("out", "q", "k", "v", "bias")[: len(kernel.buffers)], ATTENTION_WORDS
 
 
-def emit_attention(kernel: TemplateKernel, head: str) -> str:
-    """``out = softmax(q k * scale + bias) v``, operands of both products rounded."""
-    precision = str(kernel.option("precision"))
-    tile = AttentionTile(
-        precision,
-        int(kernel.option("keys")),
-        int(kernel.option("depth")),
-        int(kernel.option("width")),
+def attention_threads(kernel: TemplateKernel) -> int:
+    """Threads of a workgroup."""
+    return int(dict(kernel.config).get("threads", FEW_THREADS))
+
+
+def attention_blocks(kernel: TemplateKernel) -> int:
+    """Workgroups that a processor is to have."""
+    return FEW_BLOCKS if kernel.template == "few_attention" else _tile(kernel).blocks
+
+
+def _tile(kernel: TemplateKernel) -> AttentionTile:
+    rows, keys, threads, depth, width = (
+        int(kernel.option(name)) for name in ("rows", "keys", "threads", "depth", "width")
     )
+    return AttentionTile(str(kernel.option("precision")), rows, keys, threads, depth, width)
+
+
+def _common(kernel: TemplateKernel, head: str, rows: int) -> dict[str, object]:
+    """What every kind of kernel fills in; ``rows`` are the queries of a workgroup."""
     slots, _ = attention_words(kernel)
     causal = bool(kernel.option("causal"))
-    unseen = "column >= keys || column > row" if causal else "column >= keys"
-    quotient = "total[j][half * 2 + odd] / whole"
-    numbers: dict[str, object] = {
-        "rows": QUERIES,
-        "threads": THREADS,
-        "keys": tile.keys,
-        "depth": tile.depth,
-        "width": tile.width,
-        "key_words": tile.key_words,
+    quotient = "value * inverse"
+    return {
+        "head": head,
+        "pointers": pointers(slots),
+        "rows": rows,
+        "threads": attention_threads(kernel),
+        "depth": kernel.option("depth"),
+        "width": kernel.option("width"),
+        "log_e": LOG2_E,
+        "log_scale": f"({kernel.option('scale')} * {LOG2_E})",
+        "bias_slice": BIAS_SLICE if "bias" in slots else "",
+        "unseen": "(column >= keys || column > row)" if causal else "column >= keys",
+        # Keys behind the last query of the tile are seen by none.
+        "stop": f"lesser_integer<int>(keys, row_first + {rows})" if causal else "keys",
+        "result": f"whole > 0.0f ? {quotient} : 0.0f" if kernel.option("zero_empty") else quotient,
+    }
+
+
+def _tiled(kernel: TemplateKernel, head: str) -> tuple[AttentionTile, dict[str, object]]:
+    """A kernel that walks over tiles of keys."""
+    tile = _tile(kernel)
+    numbers = _common(kernel, head, tile.rows)
+    edge = f"first + {tile.keys} > keys"
+    if kernel.option("causal"):
+        edge = f"{edge} || first + {tile.keys} > row_first"
+    numbers |= {"keys": tile.keys, "key_words": tile.key_words, "at_edge": edge}
+    return tile, numbers
+
+
+def emit_mma_attention(kernel: TemplateKernel, head: str) -> str:
+    """``out = softmax(q k * scale + bias) v``, operands of both products rounded."""
+    tile, numbers = _tiled(kernel, head)
+    precision = tile.precision
+    has_bias = len(kernel.buffers) > 4
+    # Of scores that grow with their products the largest is known before they are scaled.
+    folds = not has_bias and is_positive(str(kernel.option("scale")))
+    numbers |= {
         "value_words": tile.value_words,
         "k_stride": tile.keys + KEYS_PAD,
         "v_stride": tile.value_stride,
@@ -54,31 +101,78 @@ def emit_attention(kernel: TemplateKernel, head: str) -> str:
         "weight_steps": tile.keys // (8 * PER_WORD[precision]),
         "key_tiles": tile.keys // 8,
         "width_tiles": tile.width // 8,
+        "k_each": -(-tile.depth * tile.keys // 8 // tile.threads),
+        "v_each": -(-tile.width * tile.keys // 8 // tile.threads),
         "multiply": f"multiply_{precision}",
-        "scale": f"{kernel.option('scale')}",
+        "factor": numbers["log_scale"] if folds else "1.0f",
+        "fetch_first": "    fetch(0);\n" if tile.loads_ahead else "",
+        "fetch_now": "" if tile.loads_ahead else "      fetch(first);\n",
+        "fetch_next": f"      fetch(first + {tile.keys});\n" if tile.loads_ahead else "",
     }
     keep = KEEP_B[precision]
-    pieces = {
-        "query_word": QUERY_WORD[precision],
-        "keep_k": keep.replace("b_tile", "k_tile").replace("$b_stride", "$k_stride"),
-        "keep_v": keep.replace("b_tile", "v_tile").replace("$b_stride", "$v_stride"),
-        "weights": WEIGHTS[precision],
-    }
-    filled = {name: fill(value, numbers) for name, value in pieces.items()}
-    return fill(
+    return _filled(
         ATTENTION,
+        numbers,
         {
-            **numbers,
-            **filled,
-            "head": head,
-            "pointers": pointers(slots),
-            "bias_slice": BIAS_SLICE if "bias" in slots else "",
-            "bias": BIAS if "bias" in slots else "",
-            "unseen": f"({unseen})",
-            # Keys behind the last query of the tile are seen by none.
-            "stop": f"lesser_integer<int>(keys, row_first + {QUERIES})" if causal else "keys",
-            "result": f"whole > 0.0f ? {quotient} : 0.0f"
-            if kernel.option("zero_empty")
-            else quotient,
+            "query_word": QUERY_WORD[precision],
+            "keep_k": keep.replace("b_tile", "k_tile").replace("$b_stride", "$k_stride"),
+            "keep_v": keep.replace("b_tile", "v_tile").replace("$b_stride", "$v_stride"),
+            "weights": WEIGHTS[precision],
+            "change_scores": "" if folds else CHANGE_SCORES,
         },
+        has_bias,
     )
+
+
+def emit_attention(kernel: TemplateKernel, head: str) -> str:
+    """The same in f32 with fused multiply-adds, for many queries."""
+    tile, numbers = _tiled(kernel, head)
+    row_each = tile.rows // (tile.threads // LANES)
+    key_each, width_each = tile.keys // LANES, tile.width // LANES
+    step = next(step for step in (4, 2, 1) if width_each % step == 0)
+    replace = tile.weights_replace_keys
+    weights = f"  __shared__ __align__(16) float w_tile[{tile.weight_words}];\n"
+    numbers |= {
+        "key_words": tile.key_words if not replace else max(tile.key_words, tile.weight_words),
+        "weight_tile": "" if replace else weights,
+        "keys_read": KEYS_READ if replace else "",
+        "row_each": row_each,
+        "key_each": key_each,
+        "width_each": width_each,
+        "width_step": step,
+        "key_vector": VECTORS[key_each],
+        "width_vector": VECTORS[step],
+        "k_each": -(-tile.depth * tile.keys // 4 // tile.threads),
+        "v_each": -(-tile.width * tile.keys // 4 // tile.threads),
+    }
+    has_bias = len(kernel.buffers) > 4
+    return _filled(TILED, numbers, {"change_scores": CHANGE_TILED if has_bias else ""}, has_bias)
+
+
+def emit_few_attention(kernel: TemplateKernel, head: str) -> str:
+    """The same for few queries."""
+    numbers = _common(kernel, head, FEW_ROWS)
+    width = int(kernel.option("width"))
+    numbers |= {
+        "warps": FEW_THREADS // WARP,
+        "groups": FEW_THREADS // (width // 4),
+        "unroll": 16,
+        "unroll_values": 4,
+    }
+    return _filled(FEW, numbers, {}, len(kernel.buffers) > 4)
+
+
+def _filled(
+    text: str, numbers: Mapping[str, object], pieces: Mapping[str, str], has_bias: bool
+) -> str:
+    """``text`` with pieces that have names of numbers inside."""
+    numbers = {**numbers, "bias": fill(BIAS, numbers) if has_bias else ""}
+    return fill(text, {**numbers, **{name: fill(piece, numbers) for name, piece in pieces.items()}})
+
+
+def is_positive(literal: str) -> bool:
+    """Of a number as the code has it; ``False`` where it is not plain decimal."""
+    try:
+        return float(literal.removesuffix("f")) > 0
+    except ValueError:
+        return False

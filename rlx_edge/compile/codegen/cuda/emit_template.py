@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from string import Template
 
-from rlx_edge.compile.codegen.cuda.emit_attention import attention_words, emit_attention
+from rlx_edge.compile.codegen.cuda.emit_attention import (
+    attention_blocks,
+    attention_threads,
+    attention_words,
+    emit_attention,
+    emit_few_attention,
+    emit_mma_attention,
+)
 from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines
 from rlx_edge.compile.codegen.cuda.emit_mma import (
     emit_finish,
@@ -45,7 +52,6 @@ from rlx_edge.compile.codegen.cuda.template_text import (
     STORE_PLANES,
 )
 from rlx_edge.compile.epilogue_access import BATCH_CHANNEL
-from rlx_edge.compile.templates.attention import THREADS as ATTENTION_THREADS
 from rlx_edge.compile.templates.gpu import (
     BLOCKED,
     GpuTile,
@@ -75,7 +81,8 @@ def template_bounds(kernel: TemplateKernel) -> str:
 
     One block at least: else ptxas spills accumulators to make room for a third one.
     """
-    return f"{template_threads(kernel)}, {2 if kernel.template == 'depthwise' else 1}"
+    blocks = attention_blocks(kernel) if is_attention(kernel) else 1
+    return f"{template_threads(kernel)}, {2 if kernel.template == 'depthwise' else blocks}"
 
 
 def template_words(kernel: TemplateKernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -85,7 +92,12 @@ def template_words(kernel: TemplateKernel) -> tuple[tuple[str, ...], tuple[str, 
 
 def uses_matrix_units(kernel: TemplateKernel) -> bool:
     """Whether the kernel's text calls the functions of ``mma_text``."""
-    return kernel.template.startswith("mma_") or kernel.template == "attention"
+    return kernel.template.startswith("mma_")
+
+
+def is_attention(kernel: TemplateKernel) -> bool:
+    """Whether the kernel's text calls the functions of ``attention_text``."""
+    return kernel.template.endswith("attention")
 
 
 def template_struct(name: str, kernel: TemplateKernel) -> str:
@@ -222,7 +234,9 @@ _TEMPLATES: dict[str, _Row] = {
     "depthwise": _Row(_depthwise, lambda kernel: FLAT_THREADS, conv_kernel_words),
     "mma_matmul": _Row(emit_mma_matmul, mma_threads, matmul_kernel_words),
     "mma_conv2d": _Row(emit_mma_conv, mma_threads, conv_kernel_words),
-    "attention": _Row(emit_attention, lambda kernel: ATTENTION_THREADS, attention_words),
+    "attention": _Row(emit_attention, attention_threads, attention_words),
+    "mma_attention": _Row(emit_mma_attention, attention_threads, attention_words),
+    "few_attention": _Row(emit_few_attention, attention_threads, attention_words),
     "cublas": _Row(_no_text, lambda kernel: 0, matmul_kernel_words),
     "finish": _Row(emit_finish, lambda kernel: FLAT_THREADS, matmul_kernel_words),
 }

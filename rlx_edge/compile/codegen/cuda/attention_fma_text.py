@@ -1,0 +1,314 @@
+"""The C++ of attention without matrix units, filled in as ``template_text``.
+
+``TILED``: sixteen threads share some rows of scores; queries and weights lie in shared memory by
+columns, so that a thread reads its rows as vectors. ``FEW``: a workgroup has four queries, its
+threads a key each, then columns of values.
+"""
+
+from __future__ import annotations
+
+from rlx_edge.compile.codegen.cuda.attention_text import SLICES, TILES
+
+TILED = (
+    """\
+$head
+{
+  __shared__ __align__(16) float q_tile[$depth * $rows];
+  __shared__ __align__(16) float k_tile[$key_words];
+  __shared__ __align__(16) float v_tile[$keys * $width];
+$weight_tile\
+$pointers\
+"""
+    + TILES
+    + """\
+  const int lane = threadIdx.x % 16, rows_of = threadIdx.x / 16;
+"""
+    + SLICES
+    + """\
+    float4 k_next[$k_each], v_next[$v_each];
+    const auto fetch = [&](int first) {
+      #pragma unroll
+      for (int each = 0; each < $k_each; ++each) {
+        const int item = threadIdx.x + each * $threads;
+        const int column = first + item % ($keys / 4) * 4, row = item / ($keys / 4);
+        const float* from = k_slice + (long long)row * keys + column;
+        k_next[each] = load_four(from, row < $depth ? keys - column : 0, whole_rows);
+      }
+      #pragma unroll
+      for (int each = 0; each < $v_each; ++each) {
+        const int item = threadIdx.x + each * $threads;
+        const int column = item % ($width / 4) * 4, row = first + item / ($width / 4);
+        v_next[each] = load_four(v_slice + (long long)row * $width + column, keys - row, true);
+      }
+    };
+    fetch(0);
+    __syncthreads();
+    for (int item = threadIdx.x; item < $rows * ($depth / 4); item += $threads) {
+      const int row = item % $rows, at = item / $rows * 4;
+      float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      if (row_first + row < queries)
+        four = *(const float4*)(q_slice + (long long)(row_first + row) * $depth + at);
+      q_tile[at * $rows + row] = four.x * $log_scale;
+      q_tile[(at + 1) * $rows + row] = four.y * $log_scale;
+      q_tile[(at + 2) * $rows + row] = four.z * $log_scale;
+      q_tile[(at + 3) * $rows + row] = four.w * $log_scale;
+    }
+    float most[$row_each], sum[$row_each], total[$row_each][$width_each];
+    #pragma unroll
+    for (int i = 0; i < $row_each; ++i) {
+      most[i] = -infinity_f32();
+      sum[i] = 0.0f;
+      #pragma unroll
+      for (int j = 0; j < $width_each; ++j) total[i][j] = 0.0f;
+    }
+    const int stop = $stop;
+    for (int first = 0; first < stop; first += $keys) {
+      __syncthreads();
+      #pragma unroll
+      for (int each = 0; each < $k_each; ++each) {
+        const int item = threadIdx.x + each * $threads;
+        if (item < $depth * ($keys / 4)) *(float4*)&k_tile[item * 4] = k_next[each];
+      }
+      #pragma unroll
+      for (int each = 0; each < $v_each; ++each) {
+        const int item = threadIdx.x + each * $threads;
+        if (item < $keys * ($width / 4)) *(float4*)&v_tile[item * 4] = v_next[each];
+      }
+      __syncthreads();
+      fetch(first + $keys);
+      float score[$row_each][$key_each];
+      #pragma unroll
+      for (int i = 0; i < $row_each; ++i)
+        #pragma unroll
+        for (int j = 0; j < $key_each; ++j) score[i][j] = 0.0f;
+      #pragma unroll 4
+      for (int step = 0; step < $depth; ++step) {
+        __align__(16) float left[$row_each], right[$key_each];
+        #pragma unroll
+        for (int i = 0; i < $row_each; i += 4)
+          *(float4*)&left[i] = *(const float4*)&q_tile[step * $rows + rows_of * $row_each + i];
+        *($key_vector*)right = *(const $key_vector*)&k_tile[step * $keys + lane * $key_each];
+        #pragma unroll
+        for (int i = 0; i < $row_each; ++i)
+          #pragma unroll
+          for (int j = 0; j < $key_each; ++j) score[i][j] = fmaf(left[i], right[j], score[i][j]);
+      }
+$keys_read\
+$change_scores\
+      if ($at_edge) {
+        #pragma unroll
+        for (int i = 0; i < $row_each; ++i)
+          #pragma unroll
+          for (int j = 0; j < $key_each; ++j) {
+            const int column = first + lane * $key_each + j;
+            const int row = row_first + rows_of * $row_each + i;
+            if ($unseen) score[i][j] = -infinity_f32();
+          }
+      }
+      #pragma unroll
+      for (int i = 0; i < $row_each; ++i) {
+        float largest = most[i];
+        #pragma unroll
+        for (int j = 0; j < $key_each; ++j) largest = fmaxf(largest, score[i][j]);
+        largest = lanes_most(largest, 16);
+        // A row without any key yet: what is below is 2 to -infinity.
+        const float base = largest == -infinity_f32() ? 0.0f : largest;
+        const float shrink = power_of_two(most[i] - base);
+        most[i] = largest;
+        float added = 0.0f;
+        #pragma unroll
+        for (int j = 0; j < $key_each; ++j) {
+          score[i][j] = power_of_two(score[i][j] - base);
+          added = added + score[i][j];
+        }
+        sum[i] = fmaf(sum[i], shrink, added);
+        #pragma unroll
+        for (int j = 0; j < $width_each; ++j) total[i][j] = total[i][j] * shrink;
+      }
+      // Rows by fours; which four lies where depends on the key, so that threads meet no bank
+      // twice. Only this warp's threads read them.
+      #pragma unroll
+      for (int j = 0; j < $key_each; ++j)
+        #pragma unroll
+        for (int i = 0; i < $row_each; i += 4) {
+          const int four = (rows_of * $row_each + i) / 4 ^ lane % 8;
+          *(float4*)&w_tile[(lane * $key_each + j) * $rows + four * 4] = make_float4(
+              score[i][j], score[i + 1][j], score[i + 2][j], score[i + 3][j]);
+        }
+      __syncwarp();
+      #pragma unroll 2
+      for (int of = 0; of < 16; ++of)
+        #pragma unroll
+        for (int j = 0; j < $key_each; ++j) {
+          const int key = of * $key_each + j;
+          __align__(16) float left[$row_each], right[$width_each];
+          #pragma unroll
+          for (int i = 0; i < $row_each; i += 4) {
+            const int four = (rows_of * $row_each + i) / 4 ^ of % 8;
+            *(float4*)&left[i] = *(const float4*)&w_tile[key * $rows + four * 4];
+          }
+          #pragma unroll
+          for (int c = 0; c < $width_each; c += $width_step)
+            *($width_vector*)&right[c] = *(const $width_vector*)&v_tile[
+                key * $width + c * 16 + lane * $width_step];
+          #pragma unroll
+          for (int i = 0; i < $row_each; ++i)
+            #pragma unroll
+            for (int c = 0; c < $width_each; ++c)
+              total[i][c] = fmaf(left[i], right[c], total[i][c]);
+        }
+    }
+    #pragma unroll
+    for (int i = 0; i < $row_each; ++i) {
+      const float whole = lanes_sum(sum[i], 16), inverse = 1.0f / whole;
+      const int row = row_first + rows_of * $row_each + i;
+      if (row >= queries) continue;
+      float* into = out + ((long long)slice * queries + row) * $width + lane * $width_step;
+      #pragma unroll
+      for (int c = 0; c < $width_each; ++c) {
+        const float value = total[i][c];
+        into[c / $width_step * $width_step * 16 + c % $width_step] = $result;
+      }
+    }
+  }
+}
+"""
+)
+CHANGE_TILED = """\
+      #pragma unroll
+      for (int i = 0; i < $row_each; ++i)
+        #pragma unroll
+        for (int j = 0; j < $key_each; ++j) {
+          const int column = first + lane * $key_each + j;
+          const int row = row_first + rows_of * $row_each + i;
+          float x = score[i][j];
+$bias\
+          score[i][j] = x;
+        }
+"""
+KEYS_READ = """\
+      __syncthreads();
+      float* const w_tile = k_tile;
+"""
+"""Where weights lie where the keys have been."""
+FEW = (
+    """\
+$head
+{
+  __shared__ __align__(16) float q_rows[$depth * $rows];
+  __shared__ __align__(16) float weights[$threads * $rows];
+  __shared__ __align__(16) float warp_most[$warps * $rows];
+  __shared__ __align__(16) float parts[$groups * $rows * $width];
+  __shared__ float wholes[$warps * $rows];
+$pointers\
+"""
+    + TILES.replace("  const bool whole_rows = keys % 4 == 0;\n", "")
+    + """\
+  const int warp = threadIdx.x / 32, quad = threadIdx.x % ($width / 4);
+  const int group = threadIdx.x / ($width / 4);
+"""
+    + SLICES
+    + """\
+    __syncthreads();
+    for (int item = threadIdx.x; item < $depth * $rows; item += $threads) {
+      const int row = row_first + item % $rows, at = item / $rows;
+      q_rows[item] = row < queries ? q_slice[(long long)row * $depth + at] * $log_scale : 0.0f;
+    }
+    __syncthreads();
+    float most[$rows], sum[$rows], total[$rows][4];
+    #pragma unroll
+    for (int i = 0; i < $rows; ++i) {
+      most[i] = -infinity_f32();
+      sum[i] = 0.0f;
+      #pragma unroll
+      for (int c = 0; c < 4; ++c) total[i][c] = 0.0f;
+    }
+    const int stop = $stop;
+    for (int first = 0; first < stop; first += $threads) {
+      const int column = first + threadIdx.x;
+      float score[$rows];
+      #pragma unroll
+      for (int i = 0; i < $rows; ++i) score[i] = 0.0f;
+      if (column < stop) {
+        const float* from = k_slice + column;
+        #pragma unroll $unroll
+        for (int step = 0; step < $depth; ++step) {
+          const float4 left = *(const float4*)&q_rows[step * $rows];
+          const float right = from[(long long)step * keys];
+          score[0] = fmaf(left.x, right, score[0]);
+          score[1] = fmaf(left.y, right, score[1]);
+          score[2] = fmaf(left.z, right, score[2]);
+          score[3] = fmaf(left.w, right, score[3]);
+        }
+      }
+      #pragma unroll
+      for (int i = 0; i < $rows; ++i) {
+        const int row = row_first + i;
+        float x = score[i];
+$bias\
+        score[i] = $unseen ? -infinity_f32() : x;
+        const float largest = lanes_most(score[i], 32);
+        if (threadIdx.x % 32 == 0) warp_most[warp * $rows + i] = largest;
+      }
+      __syncthreads();
+      #pragma unroll
+      for (int i = 0; i < $rows; ++i) {
+        float largest = most[i];
+        #pragma unroll
+        for (int other = 0; other < $warps; ++other)
+          largest = fmaxf(largest, warp_most[other * $rows + i]);
+        // A row without any key yet: what is below is 2 to -infinity.
+        const float base = largest == -infinity_f32() ? 0.0f : largest;
+        const float shrink = power_of_two(most[i] - base);
+        most[i] = largest;
+        const float weight = power_of_two(score[i] - base);
+        sum[i] = fmaf(sum[i], shrink, weight);
+        weights[threadIdx.x * $rows + i] = weight;
+        #pragma unroll
+        for (int c = 0; c < 4; ++c) total[i][c] = total[i][c] * shrink;
+      }
+      __syncthreads();
+      const int count = lesser_integer<int>($threads, stop - first);
+      if (group < $groups) {
+        const float* from = v_slice + (long long)first * $width + quad * 4;
+        #pragma unroll $unroll_values
+        for (int at = group; at < count; at += $groups) {
+          const float4 left = *(const float4*)&weights[at * $rows];
+          const float4 right = *(const float4*)(from + at * $width);
+          const float rows_of[4] = {left.x, left.y, left.z, left.w};
+          #pragma unroll
+          for (int i = 0; i < $rows; ++i) {
+            total[i][0] = fmaf(rows_of[i], right.x, total[i][0]);
+            total[i][1] = fmaf(rows_of[i], right.y, total[i][1]);
+            total[i][2] = fmaf(rows_of[i], right.z, total[i][2]);
+            total[i][3] = fmaf(rows_of[i], right.w, total[i][3]);
+          }
+        }
+      }
+    }
+    #pragma unroll
+    for (int i = 0; i < $rows; ++i) {
+      const float whole = lanes_sum(sum[i], 32);
+      if (threadIdx.x % 32 == 0) wholes[warp * $rows + i] = whole;
+      if (group < $groups)
+        *(float4*)&parts[(group * $rows + i) * $width + quad * 4]
+            = make_float4(total[i][0], total[i][1], total[i][2], total[i][3]);
+    }
+    __syncthreads();
+    for (int item = threadIdx.x; item < $rows * $width; item += $threads) {
+      const int row = row_first + item / $width;
+      if (row >= queries) break;
+      float value = 0.0f, whole = 0.0f;
+      #pragma unroll 8
+      for (int other = 0; other < $groups; ++other)
+        value = value + parts[other * $rows * $width + item];
+      #pragma unroll
+      for (int other = 0; other < $warps; ++other)
+        whole = whole + wholes[other * $rows + item / $width];
+      const float inverse = 1.0f / whole;
+      out[((long long)slice * queries + row_first) * $width + item] = $result;
+    }
+  }
+}
+"""
+)

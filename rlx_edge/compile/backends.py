@@ -57,12 +57,14 @@ class Assembler:
 @dataclass(frozen=True, slots=True)
 class Backend:
     """One kind of target; ``groups`` is ``None`` where kernels have no workgroups, ``unfit`` where
-    nothing tells before a launch whether one fits."""
+    nothing tells before a launch whether one fits. ``reductions`` over a row are the most that one
+    kernel takes in (option of ``fuse``)."""
 
     offers: Offers
     emit: Emit
     groups: Groups | None = None
     unfit: Unfit | None = None
+    reductions: int = 1
 
 
 def backend_of(target: Target) -> Backend:

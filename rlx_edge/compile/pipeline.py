@@ -11,13 +11,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote
 
 from rlx_edge.compile.passes.rewrite import Applied
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.devices import parse_device
 from rlx_edge.ir.errors import RlxError
+
+if TYPE_CHECKING:
+    from rlx_edge.compile.backends import Backend
 
 PASSES: dict[str, str] = {
     "canonicalize": "rlx_edge.compile.passes.canonicalize:Canonicalize",
@@ -50,8 +53,8 @@ def native_pipeline(device: str, precision: str = "fixed") -> str:
     parts give the bits.
     """
     if precision == "fixed":
-        return NATIVE_PIPELINE.format(device=device)
-    text = NATIVE_PIPELINE.format(device=f"{device},precision={precision}")
+        return _with_rows(NATIVE_PIPELINE.format(device=device), device)
+    text = _with_rows(NATIVE_PIPELINE.format(device=f"{device},precision={precision}"), device)
     if offers_attention(device):
         fused = f"fuse-attention{{precision={precision}}},decompose{{attention={precision}}}"
         text = text.replace("decompose", fused, 1)
@@ -60,10 +63,33 @@ def native_pipeline(device: str, precision: str = "fixed") -> str:
 
 def offers_attention(device: str) -> bool:
     """Whether the row of the device's kind has a template for attention."""
+    backend = _backend(device)
+    return backend is not None and "rlxc::attention" in backend.offers.claims
+
+
+def _with_rows(pipeline: str, device: str) -> str:
+    """With as many reductions over a row in one kernel as the device's row of the table takes."""
+    backend = _backend(device)
+    if backend is None or backend.reductions == 1:
+        return pipeline
+    return with_options(pipeline, "fuse", reductions=backend.reductions)
+
+
+def _backend(device: str) -> Backend | None:
     from rlx_edge.compile.backends import BACKENDS, backend_named
 
     kind = parse_device(device).kind
-    return kind in BACKENDS and "rlxc::attention" in backend_named(kind).offers.claims
+    return backend_named(kind) if kind in BACKENDS else None
+
+
+def with_options(pipeline: str, name: str, **options: int | str) -> str:
+    """``pipeline`` whose passes called ``name`` have these options as well."""
+    added = tuple((key, str(value)) for key, value in options.items())
+    steps = (
+        Step(step.name, (*step.options, *added)) if step.name == name else step
+        for step in parse_pipeline(pipeline)
+    )
+    return ",".join(map(str, steps))
 
 
 def with_regions_apart(pipeline: str, values: Sequence[str]) -> str:
@@ -71,12 +97,7 @@ def with_regions_apart(pipeline: str, values: Sequence[str]) -> str:
     is named several times is halved as often."""
     if not values:
         return pipeline
-    names = "+".join(quote(name, safe="") for name in values)
-    steps = (
-        Step(step.name, (*step.options, ("apart", names))) if step.name == "fuse" else step
-        for step in parse_pipeline(pipeline)
-    )
-    return ",".join(map(str, steps))
+    return with_options(pipeline, "fuse", apart="+".join(quote(name, safe="") for name in values))
 
 
 class Pass(Protocol):

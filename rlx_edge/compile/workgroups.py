@@ -21,6 +21,8 @@ from rlx_edge.ir.kernel import LoopKernel, is_variable
 
 FLAT_THREADS = 256
 ROW_THREADS = 128
+REDUCTIONS = 8
+"""Reductions over a row that one kernel may take in: each is a walk over the row."""
 SHORT = 64
 """A reduction of at most so many elements is left to each thread."""
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from rlx_edge.ir.dims import Dim
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import INDEX, Expr, bitcast, index_dim, walk
+from rlx_edge.ir.expression import INDEX, Expr, bitcast, index_dim, reduce_parts, walk
 from rlx_edge.ir.expression_text import OUTPUT_INDEX, literal_dtype_ok
 from rlx_edge.ir.scalar_ops import SCALAR_OPS
 from rlx_edge.ir.types import BOOL, DType, TensorType
@@ -36,12 +36,17 @@ def check_size(expr: Expr) -> tuple[int, int]:
 
 
 def epilogue_problems(
-    epilogue: Expr, operands: Sequence[TensorType], root: TensorType, sizes: Collection[str]
+    epilogue: Expr,
+    operands: Sequence[TensorType],
+    root: TensorType,
+    sizes: Collection[str],
+    reduces: bool = False,
 ) -> Iterator[str]:
     """What breaks a rule of epilogues, one sentence each; nothing when it is sound.
 
     An epilogue continues from ``acc`` of the root's element type and loads operands by slot at
-    indices that are made of output indices and sizes. It does not reduce.
+    indices that are made of output indices and sizes. It reduces only where it may (``reduces``),
+    over variables of which each belongs to one reduction and over extents made of sizes.
     """
     try:
         check_size(epilogue)
@@ -51,17 +56,46 @@ def epilogue_problems(
     if epilogue.dtype is INDEX:
         yield "the epilogue's value is an index"
     known = {f"_i{axis}" for axis in range(root.rank)} | set(sizes)
+    if reduces:
+        yield from _reduction_problems(epilogue, sizes)
+        known |= {name for node in _reductions(epilogue) for name in reduce_parts(node)[1]}
     for node in walk(epilogue):
         yield from _node_problems(node)
         if node.op == "acc" and node.dtype is not root.dtype:
             yield f"acc is {node.dtype}, the root's element type is {root.dtype}"
         elif node.op == "load":
             yield from _load_problems(node, operands)
-        elif node.op == "reduce":
+        elif node.op == "reduce" and not reduces:
             yield "an epilogue cannot reduce"
         dim = index_dim(node)
         if dim is not None:
             yield from _symbol_problems(dim, known)
+
+
+def _reductions(expr: Expr) -> list[Expr]:
+    return [node for node in walk(expr) if node.op == "reduce"]
+
+
+def _reduction_problems(epilogue: Expr, sizes: Collection[str]) -> Iterator[str]:
+    """Variables are bound once and used inside of what binds them; extents are sizes."""
+    owners: dict[str, Expr] = {}
+    for node in _reductions(epilogue):
+        _, names, extents, _ = reduce_parts(node)
+        for name in names:
+            if OUTPUT_INDEX.fullmatch(name) or not name.startswith("_"):
+                yield f"{name} is not a reduction variable"
+            elif owners.setdefault(name, node) is not node:
+                yield f"{name} is the variable of two reductions"
+        for extent in extents:
+            yield from _symbol_problems(extent, sizes)
+    free: dict[Expr, frozenset[str]] = {}
+    for node in walk(epilogue):
+        dim = index_dim(node)
+        own = frozenset(dim.symbols() if dim is not None else ())
+        found = own.union(*(free[arg] for arg in node.args))
+        free[node] = found - set(reduce_parts(node)[1]) if node.op == "reduce" else found
+    for name in sorted(free[epilogue] & owners.keys()):
+        yield f"{name} is used outside of its reduction"
 
 
 def _load_problems(node: Expr, operands: Sequence[TensorType]) -> Iterator[str]:

@@ -166,7 +166,8 @@ def _type_problems(op: Op, definition: OpDef, sizes: SizeScope) -> Iterator[Repo
             count = root_operand_count(definition, len(types), epilogue)
             check_operands(op.name, definition, types[:count])
             root = definition.infer(InferContext(op.name, types[:count], op.attrs))
-            problems = list(epilogue_problems(epilogue, types, root, sizes.names))
+            reduces = "reduction" in definition.traits
+            problems = list(epilogue_problems(epilogue, types, root, sizes.names, reduces))
             for problem in problems:
                 yield Report("op.epilogue", f"epilogue: {problem}", part="attribute epilogue")
             if problems:

@@ -168,7 +168,7 @@ class OpDef:
     * ``view`` — the result has the operand's bytes (plain layout): no kernel, an alias;
     * ``blocked`` — works axis by axis on channels, so it may run in a channel-blocked layout;
     * ``contraction`` — a template may claim it; takes epilogues;
-    * ``reduction``.
+    * ``reduction`` — the epilogue of a fused one may reduce as well, over rows of operands.
     """
 
     name: str

@@ -231,7 +231,7 @@ NODES: dict[str, Node] = {
     "transpose": _plain("Transpose"), "concat": _plain("Concat"), "slice": _slice, "pad": _pad,
     "expand": lambda attrs: ("Expand", {}, [_ints(sizes(attrs["shape"]))]),
     "tile": lambda attrs: ("Tile", {}, [_ints(sizes(attrs["repeats"]))]),
-    "convert_layout": _plain("Identity"), "copy": _plain("Identity"),
+    "convert_layout": _plain("Identity"), "copy": _plain("Identity"), "rows": _plain("Identity"),
     "gather": _plain("Gather"), "gather_elements": _plain("GatherElements"), "resize": _resize,
     "resize_cubic": _resize_cubic, "range": _range, "grid_sample": _grid_sample,
 }  # fmt: skip

@@ -293,6 +293,27 @@ def test_epilogue_rules(expr: Expr, words: str) -> None:
         assert any(words in problem for problem in found), found
 
 
+ROW = load(0, F32, ["_i0", "_r0"])
+ROW_SUM = reduce("sum", ["_r0"], ["n"], ROW)
+
+
+@pytest.mark.parametrize(
+    ("expr", "words"),
+    [
+        (A / ROW_SUM, ""),
+        (reduce("max", ["_r1"], ["n"], load(0, F32, ["_i0", "_r1"]) - ROW_SUM), ""),
+        (reduce("sum", ["_i1"], ["n"], A), "_i1 is not a reduction variable"),
+        (reduce("sum", ["_r0"], ["n"], ROW - ROW_SUM), "_r0 is the variable of two reductions"),
+        (reduce("sum", ["_r0"], ["m"], ROW), "m is not a size"),
+        (ROW_SUM + ROW, "_r0 is used outside of its reduction"),
+        (ROW, "_r0 is not a size"),
+    ],
+)
+def test_rules_of_epilogues_that_reduce(expr: Expr, words: str) -> None:
+    found = list(epilogue_problems(expr, TYPES, ROOT, ("n",), reduces=True))
+    assert any(words in problem for problem in found) if words else found == [], found
+
+
 def test_an_epilogue_has_a_limit() -> None:
     x = A
     for _ in range(MAX_DEPTH):

@@ -10,28 +10,39 @@ Contractions choose first, later ones before earlier ones (a residual sum joins 
 ends next to it); other roots follow in program order. The operands that a contraction's epilogue
 reads must have a form that templates know (``epilogue_access.py``).
 
+``reductions`` is how many reductions over a row one kernel may take in. From 2 on, regions over
+rows (``fuse_rows.py``) come after the contractions: whole normalisations, softmax.
+
 ``apart`` names regions that turned out too large, by the value that they end with (percent-encoded,
 joined by ``+``). Each mention halves the operations that a kernel may take of such a region; the
-rest of it forms regions of its own. Who found it too large, and why, is not the pass's business.
+rest of it forms regions of its own. Each mention of a region over rows leaves its first reduction
+to a kernel of its own. Who found it too large, and why, is not the pass's business.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from urllib.parse import unquote
 
 from rlx_edge.compile.epilogue_access import channel_axis, load_accesses
-from rlx_edge.compile.passes.graph import SPLAT, copy_module, erase_dead
+from rlx_edge.compile.passes.fuse_rows import Around, Limits, row_region
+from rlx_edge.compile.passes.graph import copy_module, erase_dead
+from rlx_edge.compile.passes.regions import (
+    Region,
+    expression_definition,
+    extra_operands,
+    fused_epilogue,
+    fused_name,
+)
 from rlx_edge.compile.passes.rewrite import Applied
 from rlx_edge.ir.core import Function, Module, Op, Value
-from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import Expr, acc, const, load, replace_loads, walk
-from rlx_edge.ir.opdef import Expression, OpDef
-from rlx_edge.ir.ops import FUSED_PREFIX, OPS, definition_expression, root_name
-from rlx_edge.ir.types import BOOL, F32, I32, U32, DType
+from rlx_edge.ir.expression import walk
+from rlx_edge.ir.ops import OPS
+from rlx_edge.ir.types import BOOL, F32, I32, U32
 
 FOUR_LANES = (F32, I32, U32, BOOL)
 """Types of which a vector holds four, as templates compute them."""
@@ -47,6 +58,7 @@ class Fuse:
 
     name: str = "fuse"
     apart: str = ""
+    reductions: int = 1
 
     def run(self, module: Module, log: list[Applied] | None = None) -> Module:
         module = copy_module(module)
@@ -54,27 +66,28 @@ class Fuse:
         fusion = _Fusion(module.function, Counter(names))
         roots = [op for op in module.function.ops if _is_root(op)]
         first = [op for op in roots if _is_contraction(op)]
-        for op in (*reversed(first), *(op for op in roots if not _is_contraction(op))):
-            region = fusion.grow(op)
-            if region is None:
-                continue
-            before = "; ".join(str(member) for member in region.members)
-            fused = fusion.replace(region)
-            if log is not None:
-                log.append(Applied(self.name, before, str(fused)))
+        others = [op for op in roots if not _is_contraction(op)]
+        limits = Limits(MAX_REGION, MAX_EXTRAS, self.reductions)
+        grow_rows = partial(fusion.grow_rows, limits=limits)
+        steps: list[tuple[list[Op], Grow]] = [(first[::-1], fusion.grow), (others, fusion.grow)]
+        if self.reductions > 1:
+            steps.insert(1, (others, grow_rows))
+        for seeds, grow in steps:
+            for op in seeds:
+                region = grow(op)
+                if region is None:
+                    continue
+                before = "; ".join(str(member) for member in region.members)
+                fused = fusion.replace(region)
+                if log is not None:
+                    log.append(Applied(self.name, before, str(fused)))
         fusion.finish()
         erase_dead(module)
         return module
 
 
-def _definition(op: Op) -> OpDef | None:
-    """The definition of an operation that is not fused and has an expression."""
-    found = OPS.get(op.name)
-    return found if found is not None and isinstance(found.define, Expression) else None
-
-
 def _is_root(op: Op) -> bool:
-    found = _definition(op)
+    found = expression_definition(op)
     return (
         found is not None
         and op.name.startswith("rlxc::")
@@ -87,29 +100,20 @@ def _is_contraction(op: Op) -> bool:
     return "contraction" in OPS[op.name].traits
 
 
-@dataclass(slots=True)
-class Region:
-    """A root and the operations it absorbs, in program order."""
-
-    root: Op
-    absorbed: list[Op] = field(default_factory=list)
-
-    @property
-    def members(self) -> list[Op]:
-        return [self.root, *self.absorbed]
+Grow = Callable[[Op], Region | None]
 
 
 class _Fusion:
     """The function under change: positions, readers, what is taken."""
 
-    def __init__(self, function: Function, halvings: dict[str, int]) -> None:
+    def __init__(self, function: Function, halvings: Counter[str]) -> None:
         self.function = function
         self.halvings = halvings
         self.most: dict[Op, int] = {}
         """Operation of a region that is taken apart → how many its parts may have."""
         self.position = {op: place for place, op in enumerate(function.ops)}
         self.readers: dict[Value, dict[Op, None]] = {value: {} for value in function.values()}
-        self.returned = set(function.returns)  # membership only
+        self.returned = frozenset(function.returns)
         self.taken: set[Op] = set()
         self.fused: dict[Op, Op] = {}
         for op in function.ops:
@@ -142,7 +146,22 @@ class _Fusion:
             if outstanding == len(self.readers[op.result]):
                 ends.append(len(absorbed))
         best = self._kept([root, *absorbed], ends)
-        return Region(root, absorbed[:best]) if best else None
+        return Region.from_root(root, absorbed[:best]) if best else None
+
+    def grow_rows(self, seed: Op, limits: Limits) -> Region | None:
+        """The region over rows from the reduction ``seed``."""
+        around = Around(self.position, self.readers, self._free, self.returned)
+        region = row_region(seed, around, limits)
+        if region is None:
+            return None
+        name = region.members[-1].result.name
+        if self.halvings[name]:
+            self.halvings[name] -= 1
+            return None
+        return region
+
+    def _free(self, op: Op) -> bool:
+        return op not in self.taken and "phase" not in op.attrs
 
     def _kept(self, members: list[Op], ends: list[int]) -> int:
         """How many operations the root takes in: all, or as many as a part may have where the
@@ -168,7 +187,7 @@ class _Fusion:
         return last.result in self.returned
 
     def _may_absorb(self, root: Op, op: Op, absorbed: list[Op], inside: dict[Value, None]) -> bool:
-        found = _definition(op)
+        found = expression_definition(op)
         if found is None or "elementwise" not in found.traits or op in self.taken:
             return False
         if "phase" in op.attrs or len(absorbed) == MAX_REGION:
@@ -176,7 +195,7 @@ class _Fusion:
         shape = root.result.type.shape
         if op.result.type.shape != shape:
             return False
-        extras = _extras((*absorbed, op), inside)
+        extras = extra_operands((*absorbed, op), inside)
         if len(extras) > MAX_EXTRAS:
             return False
         if not _is_contraction(root) or root.result.type.dtype is not F32:
@@ -201,11 +220,9 @@ class _Fusion:
 
     def replace(self, region: Region) -> Op:
         """Build the fused operation; it stands at the last member's place."""
-        root, last = region.root, region.absorbed[-1]
-        epilogue, extras = fused_epilogue(root, region.absorbed)
-        operands = [*root.operands, *extras]
-        attrs = {**root.attrs, "epilogue": epilogue}
-        name = fused_name(root.name, last.name)
+        last, operands = region.members[-1], list(region.operands)
+        attrs = {**region.attrs, "epilogue": region.epilogue}
+        name = fused_name(region.root, last.name)
         fused = Op(name, operands, attrs, [last.result], last.span)
         last.result.producer = fused
         for member in region.members:
@@ -226,67 +243,3 @@ class _Fusion:
             for op in self.function.ops
             if op not in self.taken or op in self.fused
         ]
-
-
-def fused_name(root: str, last: str) -> str:
-    """``rlxc::fused_<root>_<last>``; ``pass.fused_name`` where it would name another root."""
-    name = f"{FUSED_PREFIX}{root.partition('::')[2]}_{last.partition('::')[2]}"
-    if root_name(name) != root:
-        raise RlxError(
-            "pass.fused_name",
-            "the name of a fused operation does not lead back to its root",
-            found=f"{name} reads as {root_name(name)}",
-            allowed=root,
-        )
-    return name
-
-
-def _extras(ops: Iterable[Op], inside: dict[Value, None]) -> list[Value]:
-    """Values that the operations read from outside the region, splats excepted."""
-    values = [operand for op in ops for operand in op.operands]
-    return [
-        value for value in dict.fromkeys(values) if value not in inside and not _is_splat(value)
-    ]
-
-
-def _is_splat(value: Value) -> bool:
-    return value.producer is not None and value.producer.name == SPLAT
-
-
-def fused_epilogue(root: Op, absorbed: Sequence[Op]) -> tuple[Expr, list[Value]]:
-    """The epilogue of ``absorbed`` over ``acc``, and the values that its extra slots read.
-
-    Extra slots follow the root's operands even where the epilogue reads one of those again, so
-    that the slots an epilogue loads are exactly the extra ones.
-    """
-    known: dict[Value, Expr] = {root.result: acc(root.result.type.dtype)}
-    extras: dict[Value, int] = {}
-    for op in absorbed:
-        operands = op.operands
-
-        def read(
-            slot: int, indices: tuple[Expr, ...], dtype: DType, operands: list[Value] = operands
-        ) -> Expr:
-            value = operands[slot]
-            if value in known:
-                return known[value]
-            producer = value.producer
-            if producer is not None and producer.name == SPLAT:
-                return const(producer.attrs["value"], dtype)  # type: ignore[arg-type]
-            place = extras.setdefault(value, len(root.operands) + len(extras))
-            return load(place, dtype, indices)
-
-        known[op.result] = replace_loads(definition_expression(op)[1], read)
-    return _dense(known[absorbed[-1].result], len(root.operands), list(extras))
-
-
-def _dense(epilogue: Expr, first: int, extras: list[Value]) -> tuple[Expr, list[Value]]:
-    """Drop extra slots that simplification left unread."""
-    loaded = {node.attr for node in walk(epilogue) if node.op == "load"}
-    kept = [place for place in range(len(extras)) if first + place in loaded]
-    moved = {first + place: first + rank for rank, place in enumerate(kept)}
-    if len(kept) < len(extras):
-        epilogue = replace_loads(
-            epilogue, lambda slot, indices, dtype: load(moved[slot], dtype, indices)
-        )
-    return epilogue, [extras[place] for place in kept]

@@ -12,6 +12,7 @@ from rlx_edge.ir.dims import Dim, product
 from rlx_edge.ir.expression import Expr, cast, const, index, unary
 from rlx_edge.ir.opdef import Expression, ExpressionContext, InferContext, OpDef
 from rlx_edge.ir.ops.signature import (
+    ANY,
     FLOAT,
     NUMBER,
     attr_axes,
@@ -19,10 +20,13 @@ from rlx_edge.ir.ops.signature import (
     attribute,
     example,
     operand,
+    same_as_first,
 )
 from rlx_edge.ir.types import I32, I64, DType, TensorType
 
 ONE_AXIS = frozenset({"reduction"})
+ROWS = "rlxc::rows"
+"""The root of a fused operation on rows whose result has the operand's shape."""
 
 
 def count_value(count: Dim, dtype: DType) -> Expr:
@@ -127,4 +131,15 @@ OPS = (
     _definition("min", NUMBER, _plain("min"), "Least, NaN if any is NaN (ONNX ReduceMin)."),
     _definition("prod", NUMBER, _plain("prod"), "Product over axes (ONNX ReduceProd)."),
     _definition("l2", FLOAT, _l2, "Square root of the sum of squares (ONNX ReduceL2)."),
+    OpDef(
+        ROWS,
+        (operand("x", ANY),),
+        (),
+        same_as_first,
+        Expression(lambda ctx, at: ctx.load("x", at)),
+        ONE_AXIS,
+        "The operand itself. Fusion of whole rows is named after it: the epilogue reduces over the "
+        "last axes of operands and goes on with the elements.",
+        (example("matrix", "f32[2, n]"),),
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from rlx_edge.compile.passes.fuse import fused_name
+from rlx_edge.compile.passes.regions import fused_name
 from rlx_edge.compile.pipeline import run_passes
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.errors import RlxError

@@ -637,123 +637,77 @@ k11_matmul(char* arena, const K11 words)
   }
 }
 
-// first for %reduce_max = rlxc::reduce_max
-struct K12 { unsigned out, in1; int p0, p1; };
+// first for %probabilities = rlxc::fused_rows_div
+struct K12 { unsigned out, in1; int p0, p1, p2; };
 extern "C" __global__ void __launch_bounds__(256)
-k12_loop1_max(char* arena, const K12 words)
+k12_loop2_max_sub_exp_sum(char* arena, const K12 words)
 {
   float* __restrict__ out = at<float>(arena, words.out);
   const float* __restrict__ in1 = at<const float>(arena, words.in1);
   const int p0 = words.p0;
   const int p1 = words.p1;
-  const unsigned items = greater_integer<int>(p0, 0);
+  const int p2 = words.p2;
+  const unsigned items = greater_integer<int>(p0, 0) * greater_integer<int>(p1, 0);
   for (unsigned item = blockIdx.x * 256u + threadIdx.x; item < items; item += gridDim.x * 256u) {
-    const int l0 = item;
-    const float x1 = in1[l0 * p1];
-    const float x12 = in1[l0 * p1 + 4];
-    const float max_ = greater(x1, x12);
-    const float x13 = in1[l0 * p1 + 8];
-    const float max_2 = greater(max_, x13);
-    const float x14 = in1[l0 * p1 + 2];
-    const float x15 = in1[l0 * p1 + 6];
-    const float max_3 = greater(x14, x15);
+    const int l1 = item % (unsigned)p1;
+    const unsigned item1 = item / (unsigned)p1;
+    const int l0 = item1;
+    const float x1 = in1[l0 * p2 + l1];
+    const float x12 = in1[l0 * p2];
+    const float x13 = in1[l0 * p2 + 4];
+    const float max_ = greater(x12, x13);
+    const float x14 = in1[l0 * p2 + 8];
+    const float max_2 = greater(max_, x14);
+    const float x15 = in1[l0 * p2 + 2];
+    const float x16 = in1[l0 * p2 + 6];
+    const float max_3 = greater(x15, x16);
     const float max_4 = greater(max_2, max_3);
-    const float x16 = in1[l0 * p1 + 1];
-    const float x17 = in1[l0 * p1 + 5];
-    const float max_5 = greater(x16, x17);
-    const float x18 = in1[l0 * p1 + 9];
-    const float max_6 = greater(max_5, x18);
-    const float x19 = in1[l0 * p1 + 3];
-    const float x110 = in1[l0 * p1 + 7];
-    const float max_7 = greater(x19, x110);
+    const float x17 = in1[l0 * p2 + 1];
+    const float x18 = in1[l0 * p2 + 5];
+    const float max_5 = greater(x17, x18);
+    const float x19 = in1[l0 * p2 + 9];
+    const float max_6 = greater(max_5, x19);
+    const float x110 = in1[l0 * p2 + 3];
+    const float x111 = in1[l0 * p2 + 7];
+    const float max_7 = greater(x110, x111);
     const float max_8 = greater(max_6, max_7);
     const float max_9 = greater(max_4, max_8);
-    out[l0] = max_9;
-  }
-}
-
-// first for %exp = rlxc::fused_sub_exp
-struct K13 { unsigned out, in1, in2; int p0, p1, p2; };
-extern "C" __global__ void __launch_bounds__(256)
-k13_loop2_sub_exp(char* arena, const K13 words)
-{
-  float* __restrict__ out = at<float>(arena, words.out);
-  const float* __restrict__ in1 = at<const float>(arena, words.in1);
-  const float* __restrict__ in2 = at<const float>(arena, words.in2);
-  const int p0 = words.p0;
-  const int p1 = words.p1;
-  const int p2 = words.p2;
-  const unsigned items = greater_integer<int>(p0, 0) * greater_integer<int>(p1, 0);
-  for (unsigned item = blockIdx.x * 256u + threadIdx.x; item < items; item += gridDim.x * 256u) {
-    const int l1 = item % (unsigned)p1;
-    const unsigned item1 = item / (unsigned)p1;
-    const int l0 = item1;
-    const float x1 = in1[l0 * p2 + l1];
-    const float x2 = in2[l0];
-    const float sub_ = x1 - x2;
+    const float sub_ = x1 - max_9;
     const float exp_ = exp_f32(sub_);
-    out[l0 * p2 + l1] = exp_;
-  }
-}
-
-// first for %reduce_sum = rlxc::reduce_sum
-struct K14 { unsigned out, in1; int p0, p1; };
-extern "C" __global__ void __launch_bounds__(256)
-k14_loop1_sum(char* arena, const K14 words)
-{
-  float* __restrict__ out = at<float>(arena, words.out);
-  const float* __restrict__ in1 = at<const float>(arena, words.in1);
-  const int p0 = words.p0;
-  const int p1 = words.p1;
-  const unsigned items = greater_integer<int>(p0, 0);
-  for (unsigned item = blockIdx.x * 256u + threadIdx.x; item < items; item += gridDim.x * 256u) {
-    const int l0 = item;
-    const float x1 = in1[l0 * p1];
-    const float add_ = 0.0f + x1;
-    const float x12 = in1[l0 * p1 + 4];
-    const float add_2 = add_ + x12;
-    const float x13 = in1[l0 * p1 + 8];
-    const float add_3 = add_2 + x13;
-    const float x14 = in1[l0 * p1 + 2];
-    const float add_4 = 0.0f + x14;
-    const float x15 = in1[l0 * p1 + 6];
-    const float add_5 = add_4 + x15;
+    const float sub_2 = x12 - max_9;
+    const float exp_2 = exp_f32(sub_2);
+    const float add_ = 0.0f + exp_2;
+    const float sub_3 = x13 - max_9;
+    const float exp_3 = exp_f32(sub_3);
+    const float add_2 = add_ + exp_3;
+    const float sub_4 = x14 - max_9;
+    const float exp_4 = exp_f32(sub_4);
+    const float add_3 = add_2 + exp_4;
+    const float sub_5 = x15 - max_9;
+    const float exp_5 = exp_f32(sub_5);
+    const float add_4 = 0.0f + exp_5;
+    const float sub_6 = x16 - max_9;
+    const float exp_6 = exp_f32(sub_6);
+    const float add_5 = add_4 + exp_6;
     const float add_6 = add_3 + add_5;
-    const float x16 = in1[l0 * p1 + 1];
-    const float add_7 = 0.0f + x16;
-    const float x17 = in1[l0 * p1 + 5];
-    const float add_8 = add_7 + x17;
-    const float x18 = in1[l0 * p1 + 9];
-    const float add_9 = add_8 + x18;
-    const float x19 = in1[l0 * p1 + 3];
-    const float add_10 = 0.0f + x19;
-    const float x110 = in1[l0 * p1 + 7];
-    const float add_11 = add_10 + x110;
+    const float sub_7 = x17 - max_9;
+    const float exp_7 = exp_f32(sub_7);
+    const float add_7 = 0.0f + exp_7;
+    const float sub_8 = x18 - max_9;
+    const float exp_8 = exp_f32(sub_8);
+    const float add_8 = add_7 + exp_8;
+    const float sub_9 = x19 - max_9;
+    const float exp_9 = exp_f32(sub_9);
+    const float add_9 = add_8 + exp_9;
+    const float sub_10 = x110 - max_9;
+    const float exp_10 = exp_f32(sub_10);
+    const float add_10 = 0.0f + exp_10;
+    const float sub_11 = x111 - max_9;
+    const float exp_11 = exp_f32(sub_11);
+    const float add_11 = add_10 + exp_11;
     const float add_12 = add_9 + add_11;
     const float add_13 = add_6 + add_12;
-    out[l0] = add_13;
-  }
-}
-
-// first for %probabilities = rlxc::div
-struct K15 { unsigned out, in1, in2; int p0, p1, p2; };
-extern "C" __global__ void __launch_bounds__(256)
-k15_loop2_div(char* arena, const K15 words)
-{
-  float* __restrict__ out = at<float>(arena, words.out);
-  const float* __restrict__ in1 = at<const float>(arena, words.in1);
-  const float* __restrict__ in2 = at<const float>(arena, words.in2);
-  const int p0 = words.p0;
-  const int p1 = words.p1;
-  const int p2 = words.p2;
-  const unsigned items = greater_integer<int>(p0, 0) * greater_integer<int>(p1, 0);
-  for (unsigned item = blockIdx.x * 256u + threadIdx.x; item < items; item += gridDim.x * 256u) {
-    const int l1 = item % (unsigned)p1;
-    const unsigned item1 = item / (unsigned)p1;
-    const int l0 = item1;
-    const float x1 = in1[l0 * p2 + l1];
-    const float x2 = in2[l0];
-    const float div_ = x1 / x2;
+    const float div_ = exp_ / add_13;
     out[l0 * p2 + l1] = div_;
   }
 }

@@ -30,7 +30,7 @@ from rlx_edge.compile.codegen.cuda.ptxas import unfit
 from rlx_edge.compile.codegen.cuda.writer import identifier
 from rlx_edge.compile.codegen.kernel_form import kernel_name
 from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
-from rlx_edge.compile.workgroups import groups, spread
+from rlx_edge.compile.workgroups import REDUCTIONS, groups, spread
 from rlx_edge.ir.kernel import Kernel, LoopKernel, TemplateKernel
 from rlx_edge.ir.program import Entry, LaunchInfo
 from rlx_edge.ir.scalar_functions import FUNCTIONS
@@ -89,5 +89,5 @@ def _head(name: str, struct: str, bounds: str) -> str:
     )
 
 
-BACKEND = Backend(OFFERS, emit_source, groups, unfit)
+BACKEND = Backend(OFFERS, emit_source, groups, unfit, REDUCTIONS)
 """The CUDA backend's row."""

@@ -45,5 +45,5 @@ def emit_module(
     return Code(encode(finished, bound), tuple(entries))
 
 
-BACKEND = Backend(OFFERS, emit_module, workgroups.groups)
+BACKEND = Backend(OFFERS, emit_module, workgroups.groups, reductions=workgroups.REDUCTIONS)
 """The Vulkan backend's row."""

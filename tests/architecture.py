@@ -45,7 +45,9 @@ RULES: dict[str, Rule] = {
         packages=("ir", "runtime"), third_party=("numpy", "wasmtime"), compiler="entry"
     ),
     "gpu_workers": Rule(
-        packages=("ir", "runtime"), third_party=("numpy", "cupy", "vulkan"), compiler="entry"
+        packages=("ir", "runtime"),
+        third_party=("numpy", "cupy", "cudnn", "vulkan"),
+        compiler="entry",
     ),
     "gateway": Rule(
         packages=("ir", "runtime"),

@@ -11,6 +11,7 @@ import ctypes
 import re
 import subprocess
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from rlx_edge.compile.codegen.cuda.emit import emit_source
 from rlx_edge.compile.codegen.cuda.mma_text import FUNCTIONS as MATRIX_FUNCTIONS
 from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
 from rlx_edge.compile.workgroups import groups
+from rlx_edge.gpu_workers.cuda.dnn import Convolution, Shape, parse_routine
 from rlx_edge.ir.kernel import LoopKernel, generalize
 from rlx_edge.ir.program import Program
 from rlx_edge.ir.types import DType
@@ -320,8 +322,11 @@ class HostCudaUnit:
         for launch, record in enumerate(found, begin):
             if launch in self._skipped:
                 continue
-            if program.entries[record.kernel].library:
-                self._library(record.words)
+            entry = program.entries[record.kernel]
+            if entry.library and record.groups > 0:
+                run = self._convolve if entry.library.startswith("cudnn:") else self._multiply
+                run(entry.library, record.words)
+            if entry.library:
                 continue
             count = record.groups if self._grid is None else min(record.groups, self._grid)
             if count > 0:
@@ -331,7 +336,34 @@ class HostCudaUnit:
         fences = (self._block[:first], self._block[first + self.size :])
         assert all((fence == 0xA5).all() for fence in fences), "a kernel wrote outside the arena"
 
-    def _library(self, words: Array) -> None:
+    def _convolve(self, routine: str, words: Array) -> None:
+        """A convolution by numpy, f32; input and weights are of the type that the routine wants."""
+        parsed = parse_routine(routine)
+        numbers = [int(word) for word in words[parsed.slots :]]
+        item = Convolution(parsed, Shape(*numbers[:6]))
+        kind = np.dtype("f2" if parsed.precision == "fp16" else "f4")
+        weights, scratch = (ADDRESS_UNIT * int(word) for word in words[: parsed.slots][-2:])
+        images, channels, height, width = item.input
+        outputs, inner, *taps = item.weights
+        memory = self._memory
+        x = memory[scratch + item.result_bytes :].view(kind)[: prod(item.input)]
+        w = memory[weights:].view(kind)[: prod(item.weights)]
+        x = x.reshape(images, height, width, channels).astype("f4")
+        w = w.reshape(outputs, *taps, inner).astype("f4")
+        _, _, high, wide = item.result
+        y = memory[scratch:].view("f4")[: prod(item.result)].reshape(images, high, wide, outputs)
+        y[...] = 0
+        groups, each = channels // inner, outputs // (channels // inner)
+        for row, column in np.ndindex(*taps):
+            first, left = row * parsed.dilation[0], column * parsed.dilation[1]
+            rows = slice(first, first + (high - 1) * parsed.stride[0] + 1, parsed.stride[0])
+            columns = slice(left, left + (wide - 1) * parsed.stride[1] + 1, parsed.stride[1])
+            for group in range(groups):
+                part = x[:, rows, columns, group * inner : (group + 1) * inner]
+                own = slice(group * each, (group + 1) * each)
+                y[..., own] += part @ w[own, row, column].T
+
+    def _multiply(self, routine: str, words: Array) -> None:
         """The product of numpy, f32."""
         places, (slices, m, n, k, a_slice, b_slice) = words[:3].astype(int), words[-6:].astype(int)
         out, a, b = (self._memory[ADDRESS_UNIT * place :].view("f4") for place in places)

@@ -84,3 +84,5 @@ def _lines(kind: str, document: Mapping[str, Any]) -> Iterator[str]:
         limits = facts.pop("limits", {})
         shown = ", ".join(f"{key} {value}" for key, value in {**facts, **limits}.items())
         yield f"{kind}:{row['index']} is {row['name']}: {shown}"
+    for name, version in document.get("libraries", {}).items():
+        yield f"{kind}: {name} {version}"

@@ -273,8 +273,9 @@ class Lowering:
             self.launch_loops(pack.kernel, (number, source), phase, "pack", name)
             return number
         time = ceildiv(pack.nbytes, 4)
+        buffers = (number, source)
         self.launch(
-            Launch(pack.kernel, (number, source), pack.arguments, "pack", name, time), phase
+            Launch(pack.kernel, buffers, pack.arguments, "pack", name, time, pack.groups), phase
         )
         return number
 

@@ -53,17 +53,20 @@ class Geometry:
 class Pack:
     """What brings an operand into the form that a template reads, ``nbytes`` bytes of it.
 
-    A template kernel with its arguments, or a loop nest over slot 1 with sizes of its own.
+    A template kernel with its arguments, and its workgroups for targets that have them, or a loop
+    nest over slot 1 with sizes of its own.
     """
 
     kernel: TemplateKernel | LoopKernel
     nbytes: Dim
     arguments: tuple[Dim, ...] = ()
+    groups: Dim | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimOperand:
-    """A buffer that the template reads: operand ``index`` of the op, packed first if asked."""
+    """A buffer that the template reads: operand ``index`` of the op, packed first if asked; an
+    operand may be given in several forms."""
 
     index: int
     pack: Pack | None = None

@@ -11,9 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlx_edge.gpu_workers.cuda import compiler, device, library, memory, sharing, staging, unit
+from rlx_edge.gpu_workers.cuda import (
+    compiler,
+    device,
+    libraries,
+    library,
+    memory,
+    sharing,
+    staging,
+    unit,
+)
 
-MODULES = (compiler, device, library, memory, sharing, staging, unit)
+MODULES = (compiler, device, libraries, library, memory, sharing, staging, unit)
 
 
 class CudaError(Exception):

@@ -25,6 +25,7 @@ from rlx_edge.compile.select import (
     template_kernel,
 )
 from rlx_edge.compile.targets.target import Target
+from rlx_edge.compile.templates.channels_last import Shape, Window, window_of
 from rlx_edge.compile.templates.gpu import (
     BLOCKED,
     FEW_CHAINS,
@@ -81,7 +82,8 @@ def _claim_matmul(
     }
     sizes, chains = (slices, m, n), ceildiv(k, CHAIN)
     tiled = Tiled("matmul", config, MATMUL_WORDS, epilogue, tile, sizes, chains, target)
-    ((kernel, groups), *others), *alternatives = tiling(tiled, precision_of(op))
+    ways = tiling(tiled, precision_of(op))
+    ((kernel, groups), *others), *alternatives = ways.parts
     return Claim(
         kernel,
         _operands(epilogue),
@@ -110,6 +112,11 @@ class Tiled:
     sizes: tuple[Dim, Dim, Dim]
     chains: Dim
     target: Any
+    shape: Shape | None = None
+    window: Window | None = None
+    """Of a convolution, the window if all its numbers are known."""
+    behind: int = 0
+    """Slots behind the extra operands."""
 
     def groups(self, rows: int, columns: int) -> Dim:
         """Workgroups with tiles of ``rows`` × ``columns``."""
@@ -118,7 +125,7 @@ class Tiled:
 
     def kernel(self, template: str, config: Mapping[str, int | str | bool]) -> TemplateKernel:
         """A kernel with the contraction's slots, words and epilogue."""
-        slots = len(matmul_slots(self.epilogue.kinds))
+        slots = len(matmul_slots(self.epilogue.kinds)) + self.behind
         return template_kernel(template, config, slots, self.words, self.epilogue)
 
     def part(self, tile: GpuTile, config: Mapping[str, int | str | bool]) -> Part:
@@ -127,9 +134,19 @@ class Tiled:
         return kernel, self.groups(tile.rows, tile.columns)
 
 
-Tiling: TypeAlias = Callable[[Tiled, str], Sequence[Sequence[Part]]]
-"""``tiling(contraction, precision)``: ways to the result, each of kernels between which the plan
-decides; the first needs no measuring."""
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Ways to a contraction, each of kernels between which the plan decides; the first needs no
+    measuring. ``pack`` is another form of operand 1, ``scratch`` bytes of memory that any of them
+    use: slots behind the extra operands."""
+
+    parts: Sequence[Sequence[Part]]
+    pack: Pack | None = None
+    scratch: Dim | None = None
+
+
+Tiling: TypeAlias = Callable[[Tiled, str], Ways]
+"""``tiling(contraction, precision)``."""
 
 
 def split_parts(tiled: Tiled, config: Mapping[str, int | str | bool]) -> list[Part]:
@@ -143,9 +160,12 @@ def split_parts(tiled: Tiled, config: Mapping[str, int | str | bool]) -> list[Pa
     return [(kernel, tiles - tiles * few), (split, split_groups * few)]
 
 
-def _operands(epilogue: Epilogue, pack: Pack | None = None) -> tuple[ClaimOperand, ...]:
+def _operands(
+    epilogue: Epilogue, pack: Pack | None = None, other: Pack | None = None
+) -> tuple[ClaimOperand, ...]:
     extras = (ClaimOperand(slot) for slot in epilogue.operands)
-    return (ClaimOperand(0), ClaimOperand(1, pack), *extras)
+    again = () if other is None else (ClaimOperand(1, other),)
+    return (ClaimOperand(0), ClaimOperand(1, pack), *extras, *again)
 
 
 def _claim_conv(
@@ -181,12 +201,25 @@ def _claim_conv(
     steps = -(-inner // LANES) * rows * columns * LANES
     chains = as_dim(-(-steps // int(config["chain"])))
     sizes = (as_dim(groups), images * height * width, as_dim(per_group))
-    tiled = Tiled("conv2d", config, words, epilogue, tile, sizes, chains, target)
-    ((kernel, workgroups), *others), *alternatives = tiling(tiled, precision_of(op))
+    shape = Shape(images, height, width, as_dim(groups), as_dim(per_group), as_dim(inner))
+    tiled = Tiled(
+        "conv2d",
+        config,
+        words,
+        epilogue,
+        tile,
+        sizes,
+        chains,
+        target,
+        shape,
+        window_of(geometry),
+    )
+    ways = tiling(tiled, precision_of(op))
+    ((kernel, workgroups), *others), *alternatives = ways.parts
     return Claim(
         kernel,
-        _operands(epilogue, _weight_pack(w.type, groups)),
-        None,
+        _operands(epilogue, _weight_pack(w.type, groups), ways.pack),
+        ways.scratch,
         conv_arguments(x, result, geometry, epilogue.kinds, full_storage(epilogue, operands)),
         result.type.size * inner * rows * columns * 2,
         workgroups,

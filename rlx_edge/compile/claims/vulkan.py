@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rlx_edge.compile.claims.gpu import Tiled, offers, split_parts
+from rlx_edge.compile.claims.gpu import Tiled, Ways, offers, split_parts
 from rlx_edge.compile.codegen.spirv.contraction_shape import A_PAD, share_out
-from rlx_edge.compile.select import Part
 from rlx_edge.compile.targets.vulkan import VulkanTarget
 from rlx_edge.compile.templates.gpu import SPLIT
 
 
-def candidates(tiled: Tiled, precision: str) -> Sequence[Sequence[Part]]:
+def candidates(tiled: Tiled, precision: str) -> Ways:
     """One way to a contraction: every kernel keeps the contract's order."""
     del precision
     if splits(tiled.target):
-        return [split_parts(tiled, tiled.config)]
-    return [[tiled.part(tiled.tile, tiled.config)]]
+        return Ways([split_parts(tiled, tiled.config)])
+    return Ways([[tiled.part(tiled.tile, tiled.config)]])
 
 
 def splits(target: VulkanTarget) -> bool:

@@ -28,6 +28,7 @@ _MATRIX = (c_void_p, c_int, c_int, c_longlong)
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cublasCreate_v2": (c_void_p,),
     "cublasDestroy_v2": (c_void_p,),
+    "cublasGetProperty": (c_int, c_void_p),
     "cublasSetStream_v2": (c_void_p, c_void_p),
     "cublasSetWorkspace_v2": (c_void_p, c_void_p, c_size_t),
     "cublasGemmStridedBatchedEx": (
@@ -78,6 +79,18 @@ class Blas:
             *(out, F32, n, m * n),
             *(slices, COMPUTE[precision], DEFAULT),
         )
+
+    @staticmethod
+    def version() -> str:
+        """Of the library; needs no device."""
+        library, number = _load(), c_int()
+        numbers = []
+        for part in range(3):  # libraryPropertyType: major, minor, patch
+            status = library.cublasGetProperty(part, ctypes.byref(number))
+            if status:
+                raise _failed(f"cublasGetProperty returns {status}")
+            numbers.append(str(number.value))
+        return ".".join(numbers)
 
     def close(self) -> None:
         """After everything in the stream."""

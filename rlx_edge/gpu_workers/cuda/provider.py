@@ -10,6 +10,7 @@ from pathlib import Path
 from rlx_edge.compile import Assembler, CudaTarget
 from rlx_edge.gpu_workers.cuda.compiler import compile_source
 from rlx_edge.gpu_workers.cuda.device import open_device, peer_access, read_properties
+from rlx_edge.gpu_workers.cuda.libraries import describe_libraries
 from rlx_edge.gpu_workers.cuda.library import EXTRAS, device_count
 from rlx_edge.gpu_workers.cuda.unit import CudaUnit
 from rlx_edge.ir.devices import Device
@@ -70,9 +71,10 @@ def cache_folder() -> Path:
 
 
 def describe() -> dict[str, object]:
-    """Limits of every device and who can read whose memory; loads the driver."""
+    """Limits of every device, who can read whose memory, and the libraries that measured ways may
+    use; loads the driver and the libraries."""
     count = device_count()
     rows = [asdict(read_properties(index)) for index in range(count)]
     for row in rows:
         row["target"] = row["target"]["arch"]
-    return {"devices": rows, "peer_access": peer_access()}
+    return {"devices": rows, "peer_access": peer_access(), "libraries": describe_libraries()}

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rlx_edge.gpu_workers.cuda.blas import Blas
 from rlx_edge.gpu_workers.cuda.choices import Choices
 from rlx_edge.gpu_workers.cuda.compiler import compile_source
 from rlx_edge.gpu_workers.cuda.device import CudaDevice, open_device
+from rlx_edge.gpu_workers.cuda.libraries import Libraries
 from rlx_edge.gpu_workers.cuda.library import cupy, driver, runtime
 from rlx_edge.gpu_workers.cuda.memory import DeviceMemory, device_error, errors
 from rlx_edge.gpu_workers.cuda.sharing import reach
@@ -77,7 +77,7 @@ class CudaUnit:
         self._blocks: OrderedDict[bytes, dict[Segment, Any]] = OrderedDict()
         self._graphs: dict[Segment, Any] = {}
         self._choices: Choices | None = None
-        self._blas: Blas | None = None
+        self._libraries: Libraries | None = None
 
     @property
     def measurements(self) -> list[Mapping[str, object]]:
@@ -124,10 +124,11 @@ class CudaUnit:
             ]
             self._stream = cupy().cuda.Stream(non_blocking=True)
             self._staging = Staging(self._stream)
+            self._libraries = Libraries(self.device, self._stream.ptr)
         if program.choices:
             place = self._context.properties
-            version = runtime().runtimeGetVersion()
-            tuning = Tuning(f"{place.name} {place.processors} {version}", self._cache)
+            versions = self._libraries.versions(entry.library for entry in program.entries)
+            tuning = Tuning(f"{place.name} {place.processors} {versions}", self._cache)
             self._choices = Choices(program, tuning, self._start, self._stream)
         self._program = program
         self._state = "ready"
@@ -147,10 +148,10 @@ class CudaUnit:
             if self._memory is not None:
                 self._memory.release()
             self._staging.close()
-            if self._blas is not None:
+            if self._libraries is not None:
                 with suppress(DeviceError):  # of a lost device the process gets nothing back
-                    self._blas.close()
-        self._blas = self._choices = self._memory = None
+                    self._libraries.close()
+        self._libraries = self._choices = self._memory = None
         self._pointer = self._size = 0
         self._stream = self._staging = None
         self._modules, self._functions = [], []
@@ -306,7 +307,10 @@ class CudaUnit:
         assert self._program is not None
         entry = self._program.entries[record.kernel]
         if entry.library:
-            self._start_library(entry.library, record)
+            assert self._libraries is not None
+            unit = self._use().properties.target.memory.unit
+            places = [self._pointer + unit * int(word) for word in record.words.view("u4")]
+            self._libraries.start(entry.library, places, [int(word) for word in record.words])
             return
         base = ctypes.c_uint64(self._pointer)
         words = np.ascontiguousarray(record.words)
@@ -319,17 +323,6 @@ class CudaUnit:
             self._stream.ptr,
             ctypes.addressof(arguments),
             0,
-        )
-
-    def _start_library(self, routine: str, record: Record) -> None:
-        """A matrix product by cuBLAS; the words are those of the template."""
-        if self._blas is None:
-            self._blas = Blas(self._stream.ptr)
-        unit = self._use().properties.target.memory.unit
-        out, a, b = (self._pointer + unit * int(word) for word in record.words[:3].view("u4"))
-        slices, m, n, k, a_slice, b_slice = (int(word) for word in record.words[-6:])
-        self._blas.matmul(
-            routine.partition(":")[2], (out, a, b), (slices, m, n, k), (a_slice, b_slice)
         )
 
     def synchronize(self) -> None:

@@ -39,7 +39,8 @@ CONV = """\
 func @c(%x: f32[n, {inner}, h, w], %k: f32[{outer}, {each}, {size}, {size}], %b: f32[{outer}])
     -> (f32[n, {outer}, (h - 1) // {stride} + 1, (w - 1) // {stride} + 1]) {{
   %y = rlxc::conv2d(%x, %k, %b) {{ stride = [{stride}, {stride}],
-    padding = [{pad}, {pad}, {pad}, {pad}], dilation = [1, 1], groups = {groups} }}
+    padding = [{pad}, {pad}, {pad}, {pad}], dilation = [{dilation}, {dilation}],
+    groups = {groups} }}
     : f32[n, {outer}, (h - 1) // {stride} + 1, (w - 1) // {stride} + 1]
   return %y
 }}
@@ -51,8 +52,8 @@ def matmul() -> Module:
     return parse_module(HEAD + MATMUL)
 
 
-def conv(inner: int, outer: int, size: int, stride: int, groups: int) -> Module:
-    words = {"each": inner // groups, "pad": size // 2}
+def conv(inner: int, outer: int, size: int, stride: int, groups: int, dilation: int = 1) -> Module:
+    words = {"each": inner // groups, "pad": dilation * (size // 2), "dilation": dilation}
     return parse_module(
         HEAD
         + CONV.format(inner=inner, outer=outer, size=size, stride=stride, groups=groups, **words)
@@ -99,26 +100,32 @@ def test_every_way_to_a_product(precision: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_every_way_to_a_convolution(precision: str, tmp_path: Path) -> None:
-    cases = [(3, 16, 3, 2, 1), (16, 10, 1, 1, 1), (8, 72, 3, 1, 1), (8, 16, 3, 1, 2)]
+    cases = [
+        *((3, 16, 3, 2, 1, 1), (16, 10, 1, 1, 1, 1), (8, 72, 3, 1, 1, 1), (8, 16, 3, 1, 2, 1)),
+        *((20, 12, 3, 2, 1, 2), (12, 6, 3, 1, 3, 1)),
+    ]
     modules = [conv(*case) for case in cases]
     all_compiled = [compiled_for(module, precision) for module in modules]
     host = HostModule([code_of(item.program) for item in all_compiled], tmp_path)
     rng = np.random.default_rng(1)
     for number, (case, item) in enumerate(zip(cases, all_compiled, strict=True)):
-        inner, outer, size, stride, groups = case
+        inner, outer, size, stride, groups, dilation = case
         feeds = {
             "x": rng.standard_normal((2, inner, 9, 11), np.float32),
             "k": rng.standard_normal((outer, inner // groups, size, size), np.float32),
             "b": rng.standard_normal(outer, np.float32),
         }
-        expected = convolved(feeds, stride, groups)
+        expected = convolved(feeds, stride, groups, dilation)
         for way in range(ways(item)):
             (found,) = run_program(item, HostCudaUnit(host, number, way=way), feeds).values()
             assert close(found, expected, BOUNDS[precision]), (way, case)
 
 
-def convolved(feeds: Mapping[str, Array], stride: int, groups: int) -> Array:
-    x, k, b = (feeds[name].astype(np.float64) for name in "xkb")
+def convolved(feeds: Mapping[str, Array], stride: int, groups: int, dilation: int) -> Array:
+    x, taps, b = (feeds[name].astype(np.float64) for name in "xkb")
+    reach = (taps.shape[2] - 1) * dilation + 1
+    k = np.zeros((*taps.shape[:2], reach, reach))
+    k[:, :, ::dilation, ::dilation] = taps
     pad = k.shape[2] // 2
     padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, k.shape[2:], (2, 3))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_edge.compile.backends import Backend, Code
-from rlx_edge.compile.claims.cuda import LIBRARY, OFFERS
+from rlx_edge.compile.claims.cuda import CUBLAS, CUDNN, OFFERS
 from rlx_edge.compile.codegen.cuda.attention_text import FUNCTIONS as ATTENTION_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.attention_text import LOAD_FOUR
 from rlx_edge.compile.codegen.cuda.emit_expression import function_names, function_text
@@ -18,6 +18,7 @@ from rlx_edge.compile.codegen.cuda.emit_loops import emit_loop_kernel, words_str
 from rlx_edge.compile.codegen.cuda.emit_template import (
     emit_template,
     is_attention,
+    library_routine,
     template_bounds,
     template_struct,
     template_threads,
@@ -30,7 +31,7 @@ from rlx_edge.compile.codegen.cuda.ptxas import unfit
 from rlx_edge.compile.codegen.cuda.writer import identifier
 from rlx_edge.compile.codegen.kernel_form import kernel_name
 from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
-from rlx_edge.compile.workgroups import REDUCTIONS, groups, spread
+from rlx_edge.compile.workgroups import groups, spread
 from rlx_edge.ir.kernel import Kernel, LoopKernel, TemplateKernel
 from rlx_edge.ir.program import Entry, LaunchInfo
 from rlx_edge.ir.scalar_functions import FUNCTIONS
@@ -74,8 +75,8 @@ def _kernel(kernel: Kernel, position: int, use: LaunchInfo | None) -> tuple[str,
         body = emit_loop_kernel(form, _head(name, struct, str(threads)))
     else:
         count = sum(len(names) for names in template_words(kernel))
-        if kernel.template == LIBRARY:
-            return "", Entry(name, 0, count, f"{LIBRARY}:{kernel.option('precision')}")
+        if kernel.template in (CUBLAS, CUDNN):
+            return "", Entry(name, 0, count, library_routine(kernel))
         threads, declared = template_threads(kernel), template_struct(struct, kernel)
         body = emit_template(kernel, _head(name, struct, template_bounds(kernel)))
     comment = f"// first for %{use.value} = {use.op}\n" if use is not None else ""
@@ -89,5 +90,5 @@ def _head(name: str, struct: str, bounds: str) -> str:
     )
 
 
-BACKEND = Backend(OFFERS, emit_source, groups, unfit, REDUCTIONS)
+BACKEND = Backend(OFFERS, emit_source, groups, unfit)
 """The CUDA backend's row."""

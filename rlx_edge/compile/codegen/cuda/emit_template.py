@@ -18,6 +18,7 @@ from rlx_edge.compile.codegen.cuda.emit_attention import (
     emit_few_attention,
     emit_mma_attention,
 )
+from rlx_edge.compile.codegen.cuda.emit_channels_last import emit_input, emit_pack, emit_result
 from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines
 from rlx_edge.compile.codegen.cuda.emit_mma import (
     emit_finish,
@@ -28,6 +29,7 @@ from rlx_edge.compile.codegen.cuda.emit_mma import (
 from rlx_edge.compile.codegen.cuda.template_parts import (
     Words,
     conv_kernel_words,
+    conv_store,
     fill,
     image_places,
     indented,
@@ -48,10 +50,9 @@ from rlx_edge.compile.codegen.cuda.template_text import (
     PLANES_LOAD,
     QUAD_LOAD,
     STEP,
-    STORE_BLOCKED,
-    STORE_PLANES,
 )
 from rlx_edge.compile.epilogue_access import BATCH_CHANNEL
+from rlx_edge.compile.templates.channels_last import PACK_WORDS
 from rlx_edge.compile.templates.gpu import (
     BLOCKED,
     GpuTile,
@@ -59,6 +60,7 @@ from rlx_edge.compile.templates.gpu import (
     parse_gpu_tile,
 )
 from rlx_edge.compile.workgroups import FLAT_THREADS
+from rlx_edge.ir.attributes import FP16
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.kernel import TemplateKernel
 
@@ -92,12 +94,29 @@ def template_words(kernel: TemplateKernel) -> tuple[tuple[str, ...], tuple[str, 
 
 def uses_matrix_units(kernel: TemplateKernel) -> bool:
     """Whether the kernel's text calls the functions of ``mma_text``."""
-    return kernel.template.startswith("mma_")
+    return kernel.template.startswith("mma_") or (
+        kernel.template in ("channels_last", "channels_last_weights")
+        and kernel.option("precision") == FP16
+    )
 
 
 def is_attention(kernel: TemplateKernel) -> bool:
     """Whether the kernel's text calls the functions of ``attention_text``."""
     return kernel.template.endswith("attention")
+
+
+_OF_WINDOW = ("stride", "dilation")
+
+
+def library_routine(kernel: TemplateKernel) -> str:
+    """What the unit hands to a library, as in ``Entry``."""
+    options = dict(kernel.config)
+    words = [kernel.template, str(options.pop("precision"))]
+    if kernel.template == "cudnn":
+        words.append(f"{options['rows']}x{options['columns']}")
+        words += [f"{options[f'row_{of}']}x{options[f'column_{of}']}" for of in _OF_WINDOW]
+        words.append(str(len(template_words(kernel)[0])))
+    return ":".join(words)
 
 
 def template_struct(name: str, kernel: TemplateKernel) -> str:
@@ -148,21 +167,7 @@ def _matmul(kernel: TemplateKernel, head: str) -> str:
 
 
 def _conv(kernel: TemplateKernel, head: str) -> str:
-    blocked = kernel.option("output") == BLOCKED
-    plane, pixel = ("(column / 4)", "x * 4") if blocked else ("(column + j)", "x")
-    lane = " + j" if blocked else ""
     rows, columns = int(kernel.option("rows")), int(kernel.option("columns"))
-    lines, result = epilogue_lines(
-        kernel.epilogue, kernel.extras, image_places(stored_place("{slot}", plane, pixel) + lane)
-    )
-    store = fill(
-        STORE_BLOCKED if blocked else STORE_PLANES,
-        {
-            "epilogue": indented(lines, 5 if blocked else 4),
-            "result": result,
-            "place": stored_place("out", plane, pixel),
-        },
-    )
     taps = {"taps": rows * columns, "kernel_columns": columns}
     load = CONV_A + (QUAD_LOAD if kernel.option("input") == BLOCKED else PLANES_LOAD)
     values = {
@@ -173,7 +178,7 @@ def _conv(kernel: TemplateKernel, head: str) -> str:
         "load_b": CONV_B,
         "a_row": "item % $rows",
         "a_quad": "item / $rows",
-        "store": store,
+        "store": conv_store(kernel),
         **taps,
     }
     return _contraction(kernel, CONV, values)
@@ -239,6 +244,12 @@ _TEMPLATES: dict[str, _Row] = {
     "few_attention": _Row(emit_few_attention, attention_threads, attention_words),
     "cublas": _Row(_no_text, lambda kernel: 0, matmul_kernel_words),
     "finish": _Row(emit_finish, lambda kernel: FLAT_THREADS, matmul_kernel_words),
+    "channels_last": _Row(emit_input, lambda kernel: FLAT_THREADS, conv_kernel_words),
+    "cudnn": _Row(_no_text, lambda kernel: 0, conv_kernel_words),
+    "channels_last_result": _Row(emit_result, lambda kernel: FLAT_THREADS, conv_kernel_words),
+    "channels_last_weights": _Row(
+        emit_pack, lambda kernel: FLAT_THREADS, lambda kernel: (("out", "a"), PACK_WORDS)
+    ),
 }
 
 

@@ -14,9 +14,13 @@ from rlx_edge.compile.codegen.cuda.template_text import (
     MATMUL_A,
     MATMUL_B,
     POINTERS,
+    STORE_BLOCKED,
+    STORE_PLANES,
 )
 from rlx_edge.compile.epilogue_access import BATCH_CHANNEL, CHANNEL, FULL, SCALAR
+from rlx_edge.compile.templates.channels_last import SCRATCH_SLOTS
 from rlx_edge.compile.templates.gpu import (
+    BLOCKED,
     MATMUL_WORDS,
     conv_words,
     extra_slots,
@@ -82,8 +86,29 @@ def image_places(full: str) -> dict[str, str]:
     }
 
 
+def conv_store(kernel: TemplateKernel) -> str:
+    """A thread's four channels of a pixel, ``total[i][0]`` to ``total[i][3]``, after the epilogue;
+    ``image``, ``y``, ``x``, ``slice`` and the first ``column`` say which."""
+    blocked = kernel.option("output") == BLOCKED
+    plane, pixel = ("(column / 4)", "x * 4") if blocked else ("(column + j)", "x")
+    lane = " + j" if blocked else ""
+    lines, result = epilogue_lines(
+        kernel.epilogue, kernel.extras, image_places(stored_place("{slot}", plane, pixel) + lane)
+    )
+    return fill(
+        STORE_BLOCKED if blocked else STORE_PLANES,
+        {
+            "epilogue": indented(lines, 5 if blocked else 4),
+            "result": result,
+            "place": stored_place("out", plane, pixel),
+        },
+    )
+
+
 def conv_kernel_words(kernel: TemplateKernel) -> Words:
-    return ("out", "a", "b", *extra_slots(kernel.extras)), conv_words(kernel.extras)
+    extras = extra_slots(kernel.extras)
+    behind = SCRATCH_SLOTS[: len(kernel.buffers) - 3 - len(extras)]
+    return ("out", "a", "b", *extras, *behind), conv_words(kernel.extras)
 
 
 def matmul_kernel_words(kernel: TemplateKernel) -> Words:

@@ -16,6 +16,7 @@ from rlx_edge.cli.arguments import (
     parse_values,
     style_of,
 )
+from rlx_edge.cli.code import form_of
 from rlx_edge.cli.loading import graph_of
 from rlx_edge.cli.outputs import check_output, write_output
 from rlx_edge.cli.progress import Steps
@@ -43,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
     parser.add_argument("model", metavar="MODEL", help="an ONNX model or IR text")
     parser.add_argument("-o", "--output", metavar="P", help="write the compiled program")
     parser.add_argument(
+        "--code",
+        metavar="FILE",
+        help="write the generated code: .wasm or .dump; .cu, .ptx or .cubin; .spv or .spvasm",
+    )
+    parser.add_argument(
         "--explain", action="store_true", help="also list kernels, launches and the plan"
     )
     parser.add_argument("--device", default="wasm:0", metavar="NAME", help="wasm:0 by default")
@@ -62,8 +68,10 @@ def execute(options: argparse.Namespace) -> int:
     """Compile, evaluate the plan where sizes are known, print."""
     values, shapes = parse_values(options.value), parse_shapes(options.shape)
     device, target, assembler = _target_of(options)
-    if options.output is not None:
-        check_output(options.output)
+    form = None if options.code is None else form_of(options.code, target)
+    for path in (options.output, options.code):
+        if path is not None:
+            check_output(path)
     steps = Steps()
     try:
         module = graph_of(options.model, values, shapes)
@@ -83,6 +91,8 @@ def execute(options: argparse.Namespace) -> int:
     plan = None if missing else evaluate(program.plan, symbols)
     if options.output is not None:
         write_output(options.output, dump_program(program).encode("ascii"))
+    if form is not None:
+        write_output(options.code, form(program.code, target))
     if options.json:
         print(json.dumps(summary(program, symbols, plan), indent=2))
         return 0
@@ -91,6 +101,8 @@ def execute(options: argparse.Namespace) -> int:
         print("\n".join([*fitting(compiled, assembler), *explanation(program)]))
     if options.output is not None:
         print(f"program   {options.output}")
+    if form is not None:
+        print(f"code in   {options.code}")
     return 0
 
 

@@ -88,10 +88,20 @@ def _compile(source: bytes, arch: str) -> Binary:
 
 
 def _compile_portion(portion: Portion, arch: str) -> tuple[Cubin, str]:
+    code, log = _translate(portion.source, arch, "cubin")
+    return Cubin(code, portion.entries), log
+
+
+def translate(source: bytes, arch: str, form: str) -> bytes:
+    """``form`` (``cubin``, ``ptx``) of a whole source, nothing kept."""
+    return _translate(source.decode("utf-8"), arch, form)[0]
+
+
+def _translate(source: str, arch: str, form: str) -> tuple[bytes, str]:
     """Code and log. NVRTC works on several programs at once, without Python's lock."""
     nvrtc = cupy().cuda.nvrtc
     options = (*OPTIONS, "--no-cache") if nvrtc.getVersion() >= OWN_CACHE else OPTIONS
-    program = nvrtc.createProgram(portion.source, "kernels.cu", (), ())
+    program = nvrtc.createProgram(source, "kernels.cu", (), ())
     try:
         try:
             nvrtc.compileProgram(program, (f"--gpu-architecture={arch}", *options))
@@ -103,8 +113,11 @@ def _compile_portion(portion: Portion, arch: str) -> tuple[Cubin, str]:
                 found=_first_error(log) or reason(error),
                 where=arch,
             ) from None
-        cubin = Cubin(bytes(nvrtc.getCUBIN(program)), portion.entries)
-        return cubin, str(nvrtc.getProgramLog(program))
+        get = nvrtc.getCUBIN if form == "cubin" else nvrtc.getPTX
+        code = get(program)
+        return code.encode() if isinstance(code, str) else bytes(code), str(
+            nvrtc.getProgramLog(program)
+        )
     finally:
         nvrtc.destroyProgram(program)
 

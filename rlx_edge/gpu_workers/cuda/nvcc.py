@@ -12,7 +12,7 @@ from pathlib import Path
 from rlx_edge.compile import Assembler, CudaTarget
 from rlx_edge.ir.errors import DeviceError
 
-OPTIONS = ("-std=c++17", "-fmad=false", "-diag-suppress=177", "-cubin", "-Xptxas", "-v")
+OPTIONS = ("-std=c++17", "-fmad=false", "-diag-suppress=177", "-Xptxas", "-v")
 SECONDS = 600
 
 
@@ -29,19 +29,24 @@ def assembler_of(target: CudaTarget) -> Assembler | None:
 
 
 def _words(program: str, target: CudaTarget, source: bytes) -> str:
+    return run_nvcc(program, source, target.arch, "cubin")[1]
+
+
+def run_nvcc(program: str, source: bytes, arch: str, form: str) -> tuple[bytes, str]:
+    """``form`` (``cubin``, ``ptx``) of a source and what the compiler prints; ``DeviceError``
+    ``cuda.compile`` where it refuses."""
     with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "kernels.cu"
+        path, output = Path(name) / "kernels.cu", Path(name) / f"kernels.{form}"
         path.write_bytes(source)
-        command = [program, f"-arch={target.arch}", *OPTIONS, "-o", f"{name}/kernels.cubin"]
-        done = subprocess.run(
-            [*command, str(path)], capture_output=True, text=True, check=False, timeout=SECONDS
-        )
-    if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if "error" in line]
-        raise DeviceError(
-            "cuda.compile",
-            "nvcc does not compile the kernels",
-            found=(lines or [f"exit {done.returncode}"])[0][:200],
-            where=target.arch,
-        )
-    return done.stdout + done.stderr
+        command = [program, f"-arch={arch}", *OPTIONS, f"-{form}", "-o", str(output), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+        printed = done.stdout + done.stderr
+        if done.returncode == 0:
+            return output.read_bytes(), printed
+    lines = [line for line in printed.splitlines() if "error" in line or "fatal" in line]
+    raise DeviceError(
+        "cuda.compile",
+        "nvcc does not compile the kernels",
+        found=(lines or [f"exit {done.returncode}"])[0][:200],
+        where=arch,
+    )

@@ -26,11 +26,6 @@ from rlx_edge.compile.templates.depthwise_chains import (
     emit_any_chains,
     emit_run_chains,
 )
-from rlx_edge.compile.templates.driver import (
-    emit_pointer_fill,
-    emit_tap_table,
-    fill_block_tables,
-)
 from rlx_edge.compile.templates.finish import (
     BLOCK_ROWS,
     BLOCKED,
@@ -40,6 +35,11 @@ from rlx_edge.compile.templates.finish import (
     emit_finish,
 )
 from rlx_edge.compile.templates.offsets import QUADS
+from rlx_edge.compile.templates.tables import (
+    emit_pointer_fill,
+    emit_tap_table,
+    fill_block_tables,
+)
 from rlx_edge.compile.templates.tiles import LANES, VECTOR_BYTES
 from rlx_edge.compile.templates.words import Words
 from rlx_edge.ir.dims import ONE, Dim, DimLike, align, as_dim

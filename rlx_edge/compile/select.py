@@ -132,7 +132,7 @@ def check_precision(op: Op, target: Target, offers: Offers) -> None:
     if precision_of(op) not in offered:
         raise RlxError(
             "precision.device",
-            f"{target.name} does not offer this precision",
+            f"the {target.kind} target does not offer this precision",
             found=precision_of(op),
             allowed=list(offered),
             where=str(op),

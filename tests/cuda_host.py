@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rlx_edge.compile.backends import Code
+from rlx_edge.compile.codegen.cuda.attention_packed_text import FUNCTIONS as COPY_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.attention_text import FUNCTIONS as ATTENTION_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.emit import emit_source
 from rlx_edge.compile.codegen.cuda.mma_text import FUNCTIONS as MATRIX_FUNCTIONS
@@ -128,6 +129,21 @@ static void multiply_fp16(float* d, const unsigned* a, const unsigned* b)
   multiply(d, a, b, true);
 }
 
+static const unsigned short* rows_open[1024];
+static void load_turned(unsigned* into, const unsigned short* row)
+{
+  const unsigned me = threadIdx.x, warp = me / 32 * 32, group = me % 32 / 4, member = me % 4;
+  rows_open[me] = row;
+  __syncthreads();
+  for (int tile = 0; tile < 4; ++tile) {
+    const unsigned short* const* from = rows_open + warp + tile * 8 + member * 2;
+    into[tile] = from[0][group] | (unsigned)from[1][group] << 16;
+  }
+  __syncthreads();
+}
+static void copy_ahead(void* into, const void* from) { memcpy(into, from, 16); }
+static void copies_done() {}
+
 static float opened[1024];
 static float beside(float x, unsigned mask)
 {
@@ -217,7 +233,8 @@ def code_of(program: Program) -> Code:
 def namespaced(code: Code, number: int) -> str:
     """The source in a namespace of its own, so that several can be one file."""
     text = code.data.decode("utf-8").replace('extern "C" __global__', "__global__")
-    text = text.replace(MATRIX_FUNCTIONS, "").replace(ATTENTION_FUNCTIONS, "")
+    for functions in (MATRIX_FUNCTIONS, ATTENTION_FUNCTIONS, COPY_FUNCTIONS):
+        text = text.replace(functions, "")
     return f"namespace p{number} {{\n{text}}}\n"
 
 

@@ -17,18 +17,23 @@ from rlx_edge.compile.select import (
 from rlx_edge.compile.targets.cuda import CudaTarget
 from rlx_edge.compile.templates.attention import (
     ATTENTION_WORDS,
+    FEW,
     FEW_QUERIES,
     FEW_ROWS,
+    FEW_THREADS,
+    FMA,
+    MMA,
+    PACK,
+    PACKED,
     AttentionTile,
     attention_tiles,
     bias_words,
+    halves_bytes,
+    packed_tiles,
 )
 from rlx_edge.ir.core import Op
 from rlx_edge.ir.dims import ONE, ZERO, as_dim, ceildiv, dim_max, dim_min, product
 from rlx_edge.ir.types import F32
-
-FMA, MMA, FEW = "attention", "mma_attention", "few_attention"
-"""The templates."""
 
 
 def claim_attention(
@@ -38,11 +43,13 @@ def claim_attention(
     epilogue: Epilogue,
     target: CudaTarget,
 ) -> Claim | None:
-    """A way for each tile; in the last one few queries have a kernel of their own. The parts are no
-    way: they would take the memory that one kernel saves."""
+    """A way for each tile, and in f16 one that rounds keys and values once; in the last one few
+    queries have a kernel of their own. The parts are no way: they would take the memory that one
+    kernel saves."""
     del target
     q, keys, v, *bias = (item.type for item in operands)
-    tiles = attention_tiles(precision_of(op), q, v)
+    types = [q, keys, v, *bias]
+    tiles = attention_tiles(precision_of(op), types)
     scores = (*q.shape[:-1], keys.shape[-1])
     words = bias_words(bias[0], scores) if bias else (ONE, ONE, ZERO, ZERO)
     plain = all(item.is_plain for item in (result, *operands))
@@ -55,19 +62,28 @@ def claim_attention(
         "scale": literal(float(str(op.attrs["scale"])), F32),
         "causal": bool(op.attrs["causal"]),
         "zero_empty": bool(op.attrs["zero_empty"]),
+        "biased": bool(bias),
     }
     slices, queries = product(q.shape[:-2]), q.shape[-2]
+    packed = packed_tiles(precision_of(op), types)
+    scratch = halves_bytes(slices, keys.shape[-1], depth, width) if packed else None
+    slots = 1 + len(operands) + (scratch is not None)
 
     def part(template: str, rows: int, more: dict[str, int | str | bool]) -> Part:
-        kernel = template_kernel(template, config | more, 1 + len(operands), ATTENTION_WORDS)
+        kernel = template_kernel(template, config | more, slots, ATTENTION_WORDS)
         return kernel, slices * ceildiv(queries, rows)
 
     def tiled(tile: AttentionTile) -> Part:
         more = {name: getattr(tile, name) for name in ("precision", "rows", "keys", "threads")}
-        return part(MMA if tile.is_mma else FMA, tile.rows, more)
+        template = PACKED if tile.is_packed else MMA if tile.is_mma else FMA
+        return part(template, tile.rows, more)
 
     (kernel, groups), *others = (tiled(tile) for tile in tiles)
     *others, (many, many_groups) = others or [(kernel, groups)]
+    ways: list[tuple[Part, ...]] = [(other,) for other in others]
+    if scratch is not None:
+        pack, _ = part(PACK, 1, {})
+        ways += [((pack, ceildiv(scratch, 16 * FEW_THREADS)), tiled(tile)) for tile in packed]
     few, few_groups = part(FEW, FEW_ROWS, {})
     # 1 where there are few queries, else 0.
     is_few = dim_min(as_dim(FEW_QUERIES) // dim_max(queries, 1), 1)
@@ -75,10 +91,10 @@ def claim_attention(
     return Claim(
         kernel,
         tuple(ClaimOperand(slot) for slot in range(len(operands))),
-        None,
+        scratch,
         (slices, queries, keys.shape[-1], *words),
         slices * queries * keys.shape[-1] * (2 * (depth + width)),
         groups,
         (),
-        (*((other,) for other in others), last),
+        (*ways, last),
     )

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_edge.compile.templates.mma import PER_WORD
+from rlx_edge.compile.templates.mma import PER_WORD, WARP
 from rlx_edge.ir.attributes import FP16, RELAXED, TF32
-from rlx_edge.ir.dims import ONE, ZERO, Dim, product
+from rlx_edge.ir.dims import ONE, ZERO, Dim, ceildiv, product
 from rlx_edge.ir.types import F32, TensorType
 
 MOST = 128
@@ -28,6 +28,7 @@ LANES = 16
 """Threads that share a row of scores where there are no matrix units."""
 BUSY = {RELAXED: 84, TF32: 57, FP16: 48}
 """Registers of a thread beside the numbers that it keeps: addresses, operands on their way."""
+BIAS_BUSY, COPY_BUSY = 17, 8
 FULL_REGISTERS = (128, 168)
 """With so many registers a thread a processor has four and three groups of 128 threads."""
 LEAST_THREADS = 256
@@ -35,12 +36,17 @@ LEAST_THREADS = 256
 MOST_REGISTERS = 218
 """Beyond so many nothing is loaded ahead."""
 THREAD_REGISTERS = 255
+HALVES_PAD = 64
+"""Keys and values as f16 end with a whole number of so many keys."""
 FEW_ROWS = 4
 """Queries of a workgroup where there are few, whose threads share out the keys."""
 FEW_THREADS = 256
 FEW_BLOCKS = 2
 FEW_QUERIES = 64
 """Up to so many queries the kernel for few of them is a way."""
+FMA, MMA, FEW = "attention", "mma_attention", "few_attention"
+PACK, PACKED = "mma_pack_attention", "mma_packed_attention"
+"""The templates."""
 ATTENTION_WORDS = (
     *("slices", "queries", "keys"),
     *("bias_repeat", "bias_count", "bias_slice", "bias_row"),
@@ -52,7 +58,7 @@ ATTENTION_WORDS = (
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
     """``rows`` of queries and ``keys`` of a step for ``threads`` threads; ``depth`` and ``width``
-    are the lengths of rows of queries and values."""
+    are the lengths of rows of queries and values. ``is_packed``: keys and values are f16 before."""
 
     precision: str
     rows: int
@@ -60,6 +66,8 @@ class AttentionTile:
     threads: int
     depth: int
     width: int
+    is_biased: bool
+    is_packed: bool = False
 
     @property
     def is_mma(self) -> bool:
@@ -94,6 +102,9 @@ class AttentionTile:
 
     @property
     def shared_bytes(self) -> int:
+        if self.is_packed:
+            rows = self.depth * halves_stride(self.keys) + self.keys * halves_stride(self.width)
+            return 4 * rows
         if self.is_mma:
             return 4 * (self.key_words + self.value_words)
         keys = self.key_words + self.weight_words
@@ -102,26 +113,33 @@ class AttentionTile:
         return 4 * (self.depth * self.rows + keys + self.value_words)
 
     @property
+    def warp_rows(self) -> int:
+        """Queries of a warp."""
+        return self.rows * WARP // self.threads
+
+    @property
     def kept(self) -> int:
         """Numbers that a thread keeps: scores, sums, and its queries as fragments."""
         if self.is_mma:
-            return self.depth // (2 * PER_WORD[self.precision]) + self.width // 2 + self.keys // 2
+            query = self.depth // PER_WORD[self.precision]
+            return self.warp_rows * (query + self.width + self.keys) // WARP
         columns = self.keys // LANES + self.width // LANES
         return self.rows * LANES // self.threads * (columns + 1)
 
     @property
     def ahead(self) -> int:
         """Elements of a step's keys and values a thread."""
-        return -(-self.keys * (self.depth + self.width) // self.threads)
+        return 0 if self.is_packed else -(-self.keys * (self.depth + self.width) // self.threads)
 
     @property
     def registers(self) -> int:
         """About as many as a thread needs."""
-        return self.kept + self.ahead + BUSY[self.precision]
+        busy = BUSY[self.precision] + (BIAS_BUSY if self.is_biased else 0)
+        return self.kept + self.ahead + busy + (COPY_BUSY if self.is_packed else 0)
 
     @property
     def loads_ahead(self) -> bool:
-        """Whether a step's loads run during the step before."""
+        """Whether a step's loads run in registers during the step before."""
         return not self.is_mma or self.registers <= MOST_REGISTERS
 
     @property
@@ -135,9 +153,34 @@ class AttentionTile:
         return max(1, REGISTERS // (fitting[0] * self.threads)) if fitting else 1
 
 
-def attention_tiles(precision: str, q: TensorType, v: TensorType) -> tuple[AttentionTile, ...]:
-    """The tiles for operands of these types, none where the parts run by themselves."""
-    depth, width = q.shape[-1], v.shape[-1]
+def packed_tiles(precision: str, types: Sequence[TensorType]) -> tuple[AttentionTile, ...]:
+    """The tiles of ways that round keys and values to f16 once, in scratch memory."""
+    if precision != FP16 or not attention_tiles(precision, types):
+        return ()
+    depth, width = (types[at].shape[-1].value for at in (0, 2))
+    rows_keys = ((128, 32), (64, 64)) if max(depth, width) <= 64 else ((64, 32),)
+    return tuple(
+        AttentionTile(precision, rows, keys, 128, depth, width, len(types) > 3, True)
+        for rows, keys in rows_keys
+        if width % 16 == 0
+    )
+
+
+def halves_stride(elements: int) -> int:
+    """From row to row in shared memory, in f16: an odd number of 16 bytes, so that eight rows meet
+    no bank twice."""
+    return (elements // 8 | 1) * 8
+
+
+def halves_bytes(slices: Dim, keys: Dim, depth: int, width: int) -> Dim:
+    """Scratch memory of the packed ways."""
+    return slices * ceildiv(keys, HALVES_PAD) * (2 * HALVES_PAD * (depth + width))
+
+
+def attention_tiles(precision: str, types: Sequence[TensorType]) -> tuple[AttentionTile, ...]:
+    """The tiles for operands q, keys, v and maybe a bias of these types, none where the parts run
+    by themselves."""
+    depth, width = types[0].shape[-1], types[2].shape[-1]
     if not (depth.is_constant and width.is_constant):
         return ()
     if not (0 < depth.value <= MOST and 0 < width.value <= MOST):
@@ -149,21 +192,20 @@ def attention_tiles(precision: str, q: TensorType, v: TensorType) -> tuple[Atten
     elif precision in PER_WORD:
         if depth.value % (8 * PER_WORD[precision]) or width.value % 8:
             return ()
-        rows_threads = ((64, 128), (128, 256))
+        rows_threads = ((64, 128), (128, 128), (128, 256))
     else:
         return ()
-    found = [
-        _tile(precision, rows, threads, depth.value, width.value) for rows, threads in rows_threads
-    ]
-    return tuple(dict.fromkeys(tile for tile in found if tile is not None))
-
-
-def _tile(precision: str, rows: int, threads: int, depth: int, width: int) -> AttentionTile | None:
-    """More keys a step where shared memory and registers have room."""
-    tiles = [AttentionTile(precision, rows, keys, threads, depth, width) for keys in (64, 32)]
-    fitting = [tile for tile in tiles if tile.fits]
-    roomy = [tile for tile in fitting if tile.blocks * threads > LEAST_THREADS]
-    return next(iter(roomy or fitting[-1:]), None)
+    found: list[AttentionTile] = []
+    for rows, threads in rows_threads:
+        tiles = [
+            AttentionTile(precision, rows, keys, threads, depth.value, width.value, len(types) > 3)
+            for keys in (64, 32)
+        ]
+        fitting = [tile for tile in tiles if tile.fits]
+        # More keys a step where registers have room.
+        roomy = [tile for tile in fitting if tile.blocks * threads > LEAST_THREADS]
+        found += (roomy or fitting[-1:])[:1]
+    return tuple(found)
 
 
 def bias_words(bias: TensorType, scores: Sequence[Dim]) -> tuple[Dim, Dim, Dim, Dim] | None:
@@ -187,8 +229,8 @@ def bias_words(bias: TensorType, scores: Sequence[Dim]) -> tuple[Dim, Dim, Dim, 
 
 def fuses(precision: str, types: Sequence[TensorType]) -> bool:
     """Whether operands q, keys, v and maybe a bias of these types have a kernel."""
-    q, keys, v, *bias = types
-    if any(item.dtype is not F32 for item in types) or not attention_tiles(precision, q, v):
+    q, keys, _, *bias = types
+    if any(item.dtype is not F32 for item in types) or not attention_tiles(precision, types):
         return False
     scores = (*q.shape[:-1], keys.shape[-1])
     return not bias or bias_words(bias[0], scores) is not None

@@ -97,7 +97,7 @@ def given(b: int, h: int, t: int, s: int, d: int, e: int) -> dict[str, Array]:
     ("precision", "depth", "width", "mask"),
     [
         ("tf32", 8, 16, "b, 1, t, s"),
-        ("fp16", 32, 8, "s"),
+        ("fp16", 32, 16, "s"),
         ("fp16", 16, 24, "b, h, 1, s"),
         ("relaxed", 32, 48, "b, 1, t, s"),
         ("relaxed", 12, 64, "s"),
@@ -127,7 +127,8 @@ def test_parts_become_one_kernel(
 
 
 @pytest.mark.parametrize(
-    ("precision", "depth", "width"), [("fp16", 16, 8), ("relaxed", 8, 16), ("relaxed", 128, 128)]
+    ("precision", "depth", "width"),
+    [("fp16", 16, 32), ("fp16", 128, 96), ("relaxed", 8, 16), ("relaxed", 128, 128)],
 )
 def test_causal_attention(precision: str, depth: int, width: int, tmp_path: Path) -> None:
     module = parse_module(HEAD + WHOLE.format(d=depth, e=width))

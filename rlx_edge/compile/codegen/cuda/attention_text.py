@@ -1,10 +1,10 @@
 """The C++ of attention on matrix units, filled in as ``template_text``; fragments as in
 ``mma_text``.
 
-A warp keeps 16 queries as fragments. Of a tile of keys it has all scores, so the weights go from
-accumulators straight into fragments: in f16 two tiles of eight scores are a fragment of sixteen, in
-tf32 the order of keys inside a fragment is the accumulators' own. The next tile's keys and values
-are on their way in registers meanwhile.
+A warp keeps 16 queries, or two times 16, as fragments. Of a tile of keys it has all scores, so the
+weights go from accumulators straight into fragments: in f16 two tiles of eight scores are a
+fragment of sixteen, in tf32 the order of keys inside a fragment is the accumulators' own. The next
+tile's keys and values are on their way in registers meanwhile.
 """
 
 from __future__ import annotations
@@ -65,22 +65,21 @@ QUERY_WORD = {
 }
 WEIGHTS = {
     "tf32": """\
-        const unsigned a[4] = {
-            as_tf32(score[step][0]), as_tf32(score[step][2]),
-            as_tf32(score[step][1]), as_tf32(score[step][3])};
-        const unsigned* from = v_tile + (step * 8 + member * 2) * $v_stride + group;
-        const int next = $v_stride;
+          *(uint4*)a[m] = make_uint4(
+              as_tf32(of[step][0]), as_tf32(of[step][2]),
+              as_tf32(of[step][1]), as_tf32(of[step][3]));
 """,
     "fp16": """\
-        const unsigned a[4] = {
-            as_halves(score[2 * step][0], score[2 * step][1]),
-            as_halves(score[2 * step][2], score[2 * step][3]),
-            as_halves(score[2 * step + 1][0], score[2 * step + 1][1]),
-            as_halves(score[2 * step + 1][2], score[2 * step + 1][3])};
-        const unsigned* from = v_tile + (step * 8 + member) * $v_stride + group;
-        const int next = 4 * $v_stride;
+          *(uint4*)a[m] = make_uint4(
+              as_halves(of[2 * step][0], of[2 * step][1]),
+              as_halves(of[2 * step][2], of[2 * step][3]),
+              as_halves(of[2 * step + 1][0], of[2 * step + 1][1]),
+              as_halves(of[2 * step + 1][2], of[2 * step + 1][3]));
 """,
 }
+VALUE_ROW = {"tf32": "member * 2", "fp16": "member"}
+VALUE_NEXT = {"tf32": 1, "fp16": 4}
+"""Rows of words: where a fragment starts, and from its first word to its second."""
 TILES = """\
   const int queries = words.queries, keys = words.keys;
   const bool whole_rows = keys % 4 == 0;
@@ -94,6 +93,103 @@ SLICES = """\
     const float* __restrict__ v_slice = v + (long long)slice * keys * $width;
 $bias_slice\
 """
+PLACE = """\
+  const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
+  const int warp_row = threadIdx.x / 32 * $warp_rows;
+"""
+SETUP = """\
+    unsigned query[$m_tiles][$depth_steps][4];
+    float most[$m_tiles][2], sum[$m_tiles][2], total[$m_tiles][$width_tiles][4];
+    #pragma unroll
+    for (int m = 0; m < $m_tiles; ++m) {
+      #pragma unroll
+      for (int step = 0; step < $depth_steps; ++step)
+        #pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int row = row_first + warp_row + m * 16 + group + c % 2 * 8;
+          const int word = step * 8 + member + c / 2 * 4;
+          query[m][step][c] = $query_word;
+        }
+      most[m][0] = most[m][1] = -infinity_f32();
+      sum[m][0] = sum[m][1] = 0.0f;
+      #pragma unroll
+      for (int j = 0; j < $width_tiles; ++j)
+        #pragma unroll
+        for (int c = 0; c < 4; ++c) total[m][j][c] = 0.0f;
+    }
+"""
+NO_SCORES = """\
+      float score[$m_tiles][$key_tiles][4];
+      #pragma unroll
+      for (int m = 0; m < $m_tiles; ++m)
+        #pragma unroll
+        for (int j = 0; j < $key_tiles; ++j)
+          #pragma unroll
+          for (int c = 0; c < 4; ++c) score[m][j][c] = 0.0f;
+"""
+SOFTMAX = """\
+$change_scores\
+      if ($at_edge) {
+        #pragma unroll
+        for (int m = 0; m < $m_tiles; ++m)
+          #pragma unroll
+          for (int j = 0; j < $key_tiles; ++j)
+            #pragma unroll
+            for (int c = 0; c < 4; ++c) {
+              const int column = first + j * 8 + member * 2 + c % 2;
+              const int row = row_first + warp_row + m * 16 + group + c / 2 * 8;
+              if ($unseen) score[m][j][c] = -infinity_f32();
+            }
+      }
+      #pragma unroll
+      for (int m = 0; m < $m_tiles; ++m)
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float (*of)[4] = score[m], largest = most[m][half];
+          #pragma unroll
+          for (int j = 0; j < $key_tiles; ++j)
+            largest = fmaxf(largest, fmaxf(of[j][half * 2], of[j][half * 2 + 1]));
+          largest = row_most(largest);
+          // A row without any key yet: what is below is 2 to -infinity.
+          const float base = largest == -infinity_f32() ? 0.0f : largest * $factor;
+          const float shrink = power_of_two(fmaf(most[m][half], $factor, -base));
+          most[m][half] = largest;
+          float added = 0.0f;
+          #pragma unroll
+          for (int j = 0; j < $key_tiles; ++j)
+            #pragma unroll
+            for (int c = half * 2; c < half * 2 + 2; ++c) {
+              of[j][c] = power_of_two(fmaf(of[j][c], $factor, -base));
+              added = added + of[j][c];
+            }
+          sum[m][half] = fmaf(sum[m][half], shrink, added);
+          #pragma unroll
+          for (int j = 0; j < $width_tiles; ++j) {
+            total[m][j][half * 2] = total[m][j][half * 2] * shrink;
+            total[m][j][half * 2 + 1] = total[m][j][half * 2 + 1] * shrink;
+          }
+        }
+"""
+STORE = """\
+    #pragma unroll
+    for (int m = 0; m < $m_tiles; ++m)
+      #pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float whole = row_sum(sum[m][half]), inverse = 1.0f / whole;
+        const int row = row_first + warp_row + m * 16 + group + half * 8;
+        if (row >= queries) continue;
+        float* into = out + ((long long)slice * queries + row) * $width + member * 2;
+        #pragma unroll
+        for (int j = 0; j < $width_tiles; ++j)
+          #pragma unroll
+          for (int odd = 0; odd < 2; ++odd) {
+            const float value = total[m][j][half * 2 + odd];
+            into[j * 8 + odd] = $result;
+          }
+      }
+  }
+}
+"""
 ATTENTION = (
     """\
 $head
@@ -103,10 +199,7 @@ $head
 $pointers\
 """
     + TILES
-    + """\
-  const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
-  const int warp_row = threadIdx.x / 32 * 16;
-"""
+    + PLACE
     + SLICES
     + """\
     float4 k_next[$k_each][2], v_next[$v_each][2];
@@ -129,21 +222,9 @@ $pointers\
         v_next[each][1] = load_four(from + $width, keys - row - 1, true);
       }
     };
-    unsigned query[$depth_steps][4];
-    #pragma unroll
-    for (int step = 0; step < $depth_steps; ++step)
-      #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int row = row_first + warp_row + group + c % 2 * 8;
-        const int word = step * 8 + member + c / 2 * 4;
-        query[step][c] = $query_word;
-      }
-    float most[2] = {-infinity_f32(), -infinity_f32()}, sum[2] = {0.0f, 0.0f};
-    float total[$width_tiles][4];
-    #pragma unroll
-    for (int j = 0; j < $width_tiles; ++j)
-      #pragma unroll
-      for (int c = 0; c < 4; ++c) total[j][c] = 0.0f;
+"""
+    + SETUP
+    + """\
     const int stop = $stop;
 $fetch_first\
     for (int first = 0; first < stop; first += $keys) {
@@ -167,84 +248,40 @@ $keep_v\
       }
       __syncthreads();
 $fetch_next\
-      float score[$key_tiles][4];
-      #pragma unroll
-      for (int j = 0; j < $key_tiles; ++j)
-        #pragma unroll
-        for (int c = 0; c < 4; ++c) score[j][c] = 0.0f;
+"""
+    + NO_SCORES
+    + """\
       #pragma unroll
       for (int step = 0; step < $depth_steps; ++step)
         #pragma unroll
         for (int j = 0; j < $key_tiles; ++j) {
           const unsigned* from = k_tile + (step * 8 + member) * $k_stride + j * 8 + group;
           const unsigned b[2] = {from[0], from[4 * $k_stride]};
-          $multiply(score[j], query[step], b);
-        }
-$change_scores\
-      if ($at_edge) {
-        #pragma unroll
-        for (int j = 0; j < $key_tiles; ++j)
           #pragma unroll
-          for (int c = 0; c < 4; ++c) {
-            const int column = first + j * 8 + member * 2 + c % 2;
-            const int row = row_first + warp_row + group + c / 2 * 8;
-            if ($unseen) score[j][c] = -infinity_f32();
-          }
-      }
-      #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float largest = most[half];
-        #pragma unroll
-        for (int j = 0; j < $key_tiles; ++j)
-          largest = fmaxf(largest, fmaxf(score[j][half * 2], score[j][half * 2 + 1]));
-        largest = row_most(largest);
-        // A row without any key yet: what is below is 2 to -infinity.
-        const float base = largest == -infinity_f32() ? 0.0f : largest * $factor;
-        const float shrink = power_of_two(fmaf(most[half], $factor, -base));
-        most[half] = largest;
-        float added = 0.0f;
-        #pragma unroll
-        for (int j = 0; j < $key_tiles; ++j)
-          #pragma unroll
-          for (int odd = 0; odd < 2; ++odd) {
-            const float weight = power_of_two(fmaf(score[j][half * 2 + odd], $factor, -base));
-            score[j][half * 2 + odd] = weight;
-            added = added + weight;
-          }
-        sum[half] = fmaf(sum[half], shrink, added);
-        #pragma unroll
-        for (int j = 0; j < $width_tiles; ++j) {
-          total[j][half * 2] = total[j][half * 2] * shrink;
-          total[j][half * 2 + 1] = total[j][half * 2 + 1] * shrink;
+          for (int m = 0; m < $m_tiles; ++m) $multiply(score[m][j], query[m][step], b);
         }
-      }
+"""
+    + SOFTMAX
+    + """\
       #pragma unroll
       for (int step = 0; step < $weight_steps; ++step) {
+        __align__(16) unsigned a[$m_tiles][4];
+        #pragma unroll
+        for (int m = 0; m < $m_tiles; ++m) {
+          const float (*of)[4] = score[m];
 $weights\
+        }
+        const unsigned* from = v_tile + (step * 8 + $value_row) * $v_stride + group;
         #pragma unroll
         for (int j = 0; j < $width_tiles; ++j) {
-          const unsigned b[2] = {from[j * 8], from[j * 8 + next]};
-          $multiply(total[j], a, b);
+          const unsigned b[2] = {from[j * 8], from[j * 8 + $value_next * $v_stride]};
+          #pragma unroll
+          for (int m = 0; m < $m_tiles; ++m) $multiply(total[m][j], a[m], b);
         }
       }
     }
-    #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float whole = row_sum(sum[half]), inverse = 1.0f / whole;
-      const int row = row_first + warp_row + group + half * 8;
-      if (row >= queries) continue;
-      float* into = out + ((long long)slice * queries + row) * $width + member * 2;
-      #pragma unroll
-      for (int j = 0; j < $width_tiles; ++j)
-        #pragma unroll
-        for (int odd = 0; odd < 2; ++odd) {
-          const float value = total[j][half * 2 + odd];
-          into[j * 8 + odd] = $result;
-        }
-    }
-  }
-}
 """
+    + STORE
 )
 BIAS_SLICE = """\
     const float* __restrict__ bias_slice = bias
@@ -252,15 +289,17 @@ BIAS_SLICE = """\
 """
 CHANGE_SCORES = """\
       #pragma unroll
-      for (int j = 0; j < $key_tiles; ++j)
+      for (int m = 0; m < $m_tiles; ++m)
         #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int column = first + j * 8 + member * 2 + c % 2;
-          const int row = row_first + warp_row + group + c / 2 * 8;
-          float x = score[j][c] * $log_scale;
+        for (int j = 0; j < $key_tiles; ++j)
+          #pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            const int column = first + j * 8 + member * 2 + c % 2;
+            const int row = row_first + warp_row + m * 16 + group + c / 2 * 8;
+            float x = score[m][j][c] * $log_scale;
 $bias\
-          score[j][c] = x;
-        }
+            score[m][j][c] = x;
+          }
 """
 BIAS = """\
           if (row < queries && column < keys)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from rlx_edge.compile.backends import Backend, Code
 from rlx_edge.compile.claims.cuda import CUBLAS, CUDNN, OFFERS
+from rlx_edge.compile.codegen.cuda.attention_packed_text import FUNCTIONS as COPY_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.attention_text import FUNCTIONS as ATTENTION_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.attention_text import LOAD_FOUR
 from rlx_edge.compile.codegen.cuda.emit_expression import function_names, function_text
@@ -31,6 +32,7 @@ from rlx_edge.compile.codegen.cuda.ptxas import unfit
 from rlx_edge.compile.codegen.cuda.writer import identifier
 from rlx_edge.compile.codegen.kernel_form import kernel_name
 from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
+from rlx_edge.compile.templates.attention import PACKED
 from rlx_edge.compile.workgroups import groups, spread
 from rlx_edge.ir.kernel import Kernel, LoopKernel, TemplateKernel
 from rlx_edge.ir.program import Entry, LaunchInfo
@@ -55,6 +57,10 @@ def emit_source(
         texts.append(MATRIX_FUNCTIONS)
     if any(isinstance(kernel, TemplateKernel) and is_attention(kernel) for kernel in kernels):
         texts += [ATTENTION_FUNCTIONS, LOAD_FOUR]
+    if any(
+        isinstance(kernel, TemplateKernel) and kernel.template == PACKED for kernel in kernels
+    ):
+        texts.append(COPY_FUNCTIONS)
     entries: list[Entry] = []
     for position, kernel in enumerate(kernels):
         text, entry = _kernel(kernel, position, uses[position] if uses else None)

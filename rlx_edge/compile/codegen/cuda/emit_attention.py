@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlx_edge.compile.codegen.cuda.attention_fma_text import CHANGE_TILED, FEW, KEYS_READ, TILED
+from rlx_edge.compile.codegen.cuda.attention_packed_text import ATTENTION as PACKED_ATTENTION
+from rlx_edge.compile.codegen.cuda.attention_packed_text import PACK, SCRATCH
 from rlx_edge.compile.codegen.cuda.attention_text import (
     ATTENTION,
     BIAS,
     BIAS_SLICE,
     CHANGE_SCORES,
     QUERY_WORD,
+    VALUE_NEXT,
+    VALUE_ROW,
     WEIGHTS,
 )
 from rlx_edge.compile.codegen.cuda.mma_text import KEEP_B
@@ -20,9 +24,12 @@ from rlx_edge.compile.templates.attention import (
     FEW_BLOCKS,
     FEW_ROWS,
     FEW_THREADS,
+    HALVES_PAD,
     KEYS_PAD,
     LANES,
+    PACKED,
     AttentionTile,
+    halves_stride,
 )
 from rlx_edge.compile.templates.mma import PER_WORD, WARP
 from rlx_edge.ir.kernel import TemplateKernel
@@ -32,8 +39,11 @@ VECTORS = {1: "float", 2: "float2", 4: "float4"}
 
 
 def attention_words(kernel: TemplateKernel) -> Words:
-    """The slots, with a bias where there are five, and the parameters."""
-    return ("out", "q", "k", "v", "bias")[: len(kernel.buffers)], ATTENTION_WORDS
+    """The slots, with scratch memory where one way has use for it, and the parameters."""
+    slots = ["out", "q", "k", "v"]
+    slots += ["bias"] if kernel.option("biased") else []
+    slots += ["scratch"] if len(kernel.buffers) > len(slots) else []
+    return tuple(slots), ATTENTION_WORDS
 
 
 def attention_threads(kernel: TemplateKernel) -> int:
@@ -43,14 +53,16 @@ def attention_threads(kernel: TemplateKernel) -> int:
 
 def attention_blocks(kernel: TemplateKernel) -> int:
     """Workgroups that a processor is to have."""
-    return FEW_BLOCKS if kernel.template == "few_attention" else _tile(kernel).blocks
+    return _tile(kernel).blocks if "rows" in dict(kernel.config) else FEW_BLOCKS
 
 
 def _tile(kernel: TemplateKernel) -> AttentionTile:
     rows, keys, threads, depth, width = (
         int(kernel.option(name)) for name in ("rows", "keys", "threads", "depth", "width")
     )
-    return AttentionTile(str(kernel.option("precision")), rows, keys, threads, depth, width)
+    packed, biased = kernel.template == PACKED, bool(kernel.option("biased"))
+    precision = str(kernel.option("precision"))
+    return AttentionTile(precision, rows, keys, threads, depth, width, biased, packed)
 
 
 def _common(kernel: TemplateKernel, head: str, rows: int) -> dict[str, object]:
@@ -60,7 +72,7 @@ def _common(kernel: TemplateKernel, head: str, rows: int) -> dict[str, object]:
     quotient = "value * inverse"
     return {
         "head": head,
-        "pointers": pointers(slots),
+        "pointers": pointers([slot for slot in slots if slot != "scratch"]),
         "rows": rows,
         "threads": attention_threads(kernel),
         "depth": kernel.option("depth"),
@@ -90,9 +102,8 @@ def emit_mma_attention(kernel: TemplateKernel, head: str) -> str:
     """``out = softmax(q k * scale + bias) v``, operands of both products rounded."""
     tile, numbers = _tiled(kernel, head)
     precision = tile.precision
-    has_bias = len(kernel.buffers) > 4
     # Of scores that grow with their products the largest is known before they are scaled.
-    folds = not has_bias and is_positive(str(kernel.option("scale")))
+    folds = not tile.is_biased and is_positive(str(kernel.option("scale")))
     numbers |= {
         "value_words": tile.value_words,
         "k_stride": tile.keys + KEYS_PAD,
@@ -101,6 +112,10 @@ def emit_mma_attention(kernel: TemplateKernel, head: str) -> str:
         "weight_steps": tile.keys // (8 * PER_WORD[precision]),
         "key_tiles": tile.keys // 8,
         "width_tiles": tile.width // 8,
+        "m_tiles": tile.warp_rows // 16,
+        "warp_rows": tile.warp_rows,
+        "value_row": VALUE_ROW[precision],
+        "value_next": VALUE_NEXT[precision],
         "k_each": -(-tile.depth * tile.keys // 8 // tile.threads),
         "v_each": -(-tile.width * tile.keys // 8 // tile.threads),
         "multiply": f"multiply_{precision}",
@@ -109,19 +124,38 @@ def emit_mma_attention(kernel: TemplateKernel, head: str) -> str:
         "fetch_now": "" if tile.loads_ahead else "      fetch(first);\n",
         "fetch_next": f"      fetch(first + {tile.keys});\n" if tile.loads_ahead else "",
     }
+    pieces = {
+        "query_word": QUERY_WORD[precision],
+        "weights": WEIGHTS[precision],
+        "change_scores": "" if folds else CHANGE_SCORES,
+    }
+    if tile.is_packed:
+        numbers |= {
+            "k_stride": halves_stride(tile.keys),
+            "v_stride": halves_stride(tile.width),
+            "pad": HALVES_PAD,
+            "pointers": f"{numbers['pointers']}{SCRATCH}",
+        }
+        return _filled(PACKED_ATTENTION, numbers, pieces, tile.is_biased)
     keep = KEEP_B[precision]
-    return _filled(
-        ATTENTION,
-        numbers,
-        {
-            "query_word": QUERY_WORD[precision],
-            "keep_k": keep.replace("b_tile", "k_tile").replace("$b_stride", "$k_stride"),
-            "keep_v": keep.replace("b_tile", "v_tile").replace("$b_stride", "$v_stride"),
-            "weights": WEIGHTS[precision],
-            "change_scores": "" if folds else CHANGE_SCORES,
-        },
-        has_bias,
-    )
+    pieces |= {
+        "keep_k": keep.replace("b_tile", "k_tile").replace("$b_stride", "$k_stride"),
+        "keep_v": keep.replace("b_tile", "v_tile").replace("$b_stride", "$v_stride"),
+    }
+    return _filled(ATTENTION, numbers, pieces, tile.is_biased)
+
+
+def emit_pack_attention(kernel: TemplateKernel, head: str) -> str:
+    """Keys and values as f16 in scratch memory."""
+    numbers: dict[str, object] = {
+        "head": head,
+        "pointers": pointers(["out", "k", "v"]) + SCRATCH,
+        "threads": FEW_THREADS,
+        "pad": HALVES_PAD,
+        "depth": kernel.option("depth"),
+        "width": kernel.option("width"),
+    }
+    return fill(PACK, numbers)
 
 
 def emit_attention(kernel: TemplateKernel, head: str) -> str:
@@ -145,8 +179,9 @@ def emit_attention(kernel: TemplateKernel, head: str) -> str:
         "k_each": -(-tile.depth * tile.keys // 4 // tile.threads),
         "v_each": -(-tile.width * tile.keys // 4 // tile.threads),
     }
-    has_bias = len(kernel.buffers) > 4
-    return _filled(TILED, numbers, {"change_scores": CHANGE_TILED if has_bias else ""}, has_bias)
+    return _filled(
+        TILED, numbers, {"change_scores": CHANGE_TILED if tile.is_biased else ""}, tile.is_biased
+    )
 
 
 def emit_few_attention(kernel: TemplateKernel, head: str) -> str:
@@ -159,7 +194,7 @@ def emit_few_attention(kernel: TemplateKernel, head: str) -> str:
         "unroll": 16,
         "unroll_values": 4,
     }
-    return _filled(FEW, numbers, {}, len(kernel.buffers) > 4)
+    return _filled(FEW, numbers, {}, bool(kernel.option("biased")))
 
 
 def _filled(

@@ -17,6 +17,7 @@ from rlx_edge.compile.codegen.cuda.emit_attention import (
     emit_attention,
     emit_few_attention,
     emit_mma_attention,
+    emit_pack_attention,
 )
 from rlx_edge.compile.codegen.cuda.emit_channels_last import emit_input, emit_pack, emit_result
 from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines
@@ -241,6 +242,8 @@ _TEMPLATES: dict[str, _Row] = {
     "mma_conv2d": _Row(emit_mma_conv, mma_threads, conv_kernel_words),
     "attention": _Row(emit_attention, attention_threads, attention_words),
     "mma_attention": _Row(emit_mma_attention, attention_threads, attention_words),
+    "mma_pack_attention": _Row(emit_pack_attention, attention_threads, attention_words),
+    "mma_packed_attention": _Row(emit_mma_attention, attention_threads, attention_words),
     "few_attention": _Row(emit_few_attention, attention_threads, attention_words),
     "cublas": _Row(_no_text, lambda kernel: 0, matmul_kernel_words),
     "finish": _Row(emit_finish, lambda kernel: FLAT_THREADS, matmul_kernel_words),

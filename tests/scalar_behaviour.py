@@ -179,11 +179,11 @@ def _dtype(name: str) -> DType:
     return next(dtype for dtype in DTYPES if name.endswith(f"_{dtype}"))
 
 
-def measured(device: str) -> list[Array]:
-    """The device's outputs."""
+def measured(device: str, driver: str = "") -> list[Array]:
+    """The device's outputs; ``driver`` is a name of the table of quirks to take for its driver."""
     place = parse_device(device)
     provider = provider_of(place)
-    target = provider.make_target(place, "cranelift")
+    target = provider.make_target(place, driver or "cranelift")
     placed = run_passes(module_of(list(rows())), f"place{{device={device}}},layout,borders")
     program = compile_placed(placed, target)
     context = DeviceContext(device)
@@ -239,10 +239,10 @@ def same(actual: Array, expected: Array) -> Array:
     return np.asarray(equal)
 
 
-def differences(device: str) -> dict[str, dict[str, str]]:
+def differences(device: str, driver: str = "") -> dict[str, dict[str, str]]:
     """Row → class → how many of how many differ, with an example; rows without any are absent."""
     found: dict[str, dict[str, str]] = {}
-    for row, actual, expected in zip(rows(), measured(device), reference(), strict=True):
+    for row, actual, expected in zip(rows(), measured(device, driver), reference(), strict=True):
         equal, kind = same(actual, expected), classes(row, expected)
         if row.arity == 1:  # the first of every pair once
             once = np.zeros(len(equal), bool)

@@ -36,6 +36,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "descriptor": {"addressing": "descriptor"},
     "words": {"storage8": False, "storage16": False},
     "adreno": {"driver": "adreno"},
+    "nvidia": {"driver": "nvidia"},
 }
 """What a device could lack, as changes of the target."""
 

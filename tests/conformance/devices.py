@@ -6,7 +6,6 @@ and the cases it is known to fail, with reasons. A case that is listed and passe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -90,26 +89,9 @@ def _array(tensor: Tensor) -> Array:
     return found.reshape(tensor.shape)
 
 
-DENORMALS = "NVIDIA's Vulkan driver compares f32 denormals as zeros (docs/reference/scalars.md)"
-NVIDIA_GAPS: Mapping[str, str] = dict.fromkeys(
-    (
-        *("Equal-f32-pairs", "Less-f32-pairs", "Greater-f32-pairs", "GreaterOrEqual-f32-pairs"),
-        *("Max-f32-pairs", "Min-f32-pairs", "Pow-f32-pairs", "Log-f32-special"),
-        *("Cast-f32-to-bool-special", "ReduceMin-f32-special"),
-    ),
-    DENORMALS,
-)
-"""Cases with a denormal, on an H200 with driver 580."""
-
-
-def has_nvidia() -> bool:
-    """Whether Vulkan's first device is NVIDIA's, as far as that shows without a driver."""
-    return os.path.exists("/dev/nvidia0")
-
-
 DEVICES = (
     Device("wasm:0", session_on("wasm:0")),
-    Device("vulkan:0", session_on("vulkan:0"), gaps=NVIDIA_GAPS if has_nvidia() else {}),
+    Device("vulkan:0", session_on("vulkan:0")),
     Device("cuda:0", session_on("cuda:0"), missing=lambda: absent_reason(0) or None),
     Device("interpreter", Interpreted, largest=400),
 )

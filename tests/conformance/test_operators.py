@@ -10,7 +10,7 @@ import pytest
 
 from rlx_edge.ir.errors import RlxError
 from tests.conformance.case import Case
-from tests.conformance.devices import DEVICES, NVIDIA_GAPS, Device
+from tests.conformance.devices import DEVICES, Device
 from tests.conformance.oracle import check, expected
 from tests.conformance.table import CASES, OPERATORS, SHARED_GAPS, gap
 
@@ -66,10 +66,6 @@ def test_case_names_are_unique() -> None:
 
 
 def test_every_gap_names_a_case() -> None:
-    patterns = [
-        *SHARED_GAPS,
-        *NVIDIA_GAPS,
-        *(pattern for device in DEVICES for pattern in device.gaps),
-    ]
+    patterns = [*SHARED_GAPS, *(pattern for device in DEVICES for pattern in device.gaps)]
     idle = [p for p in patterns if not any(fnmatchcase(case.id, p) for case in CASES)]
     assert idle == []

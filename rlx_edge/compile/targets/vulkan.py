@@ -22,11 +22,13 @@ class Quirks:
     ``extract_depth``: indices that one ``OpCompositeExtract`` may have; deeper ones are split with
     temporaries. ``invocations``: most invocations of a workgroup, below what the device reports.
     ``refine_roots``: f32 square roots are off by one unit and need a step with a fused residual.
+    ``compare_words``: f32 denormals compare and widen as zeros, so their bits are compared.
     """
 
     extract_depth: int | None = None
     invocations: int | None = None
     refine_roots: bool = False
+    compare_words: bool = False
 
 
 NO_QUIRKS = Quirks()
@@ -35,7 +37,7 @@ NVIDIA = 0x10DE
 QUIRKS: dict[str, Quirks] = {
     "adreno": Quirks(extract_depth=8, invocations=128),
     "turnip": Quirks(invocations=512),
-    "nvidia": Quirks(refine_roots=True),
+    "nvidia": Quirks(refine_roots=True, compare_words=True),
 }
 """Driver → quirks. Sampled images are no concern: kernels read buffers only."""
 DRIVERS: dict[tuple[int, int], str] = {

@@ -28,7 +28,7 @@ from rlx_edge.compile.templates.gpu import MATMUL_WORDS, conv_words
 from rlx_edge.gpu_workers.vulkan.context import VulkanContext
 from rlx_edge.ir.dims import as_dim, symbol
 from rlx_edge.ir.errors import LimitError, RlxError
-from rlx_edge.ir.expression import Expr, acc, load, reduce, select, walk
+from rlx_edge.ir.expression import Expr, acc, binary, load, reduce, select, walk
 from rlx_edge.ir.kernel import Loop, LoopKernel, TemplateKernel
 from rlx_edge.ir.ordered_reduction import CHUNK
 from rlx_edge.ir.types import F16, F32, F64, I64
@@ -254,6 +254,25 @@ def test_extracts_of_any_depth(depth: int) -> None:
     validate(after)
     steps = [8] * ((depth - 1) // 8) + [(depth - 1) % 8 + 1]
     assert extracts(after) == steps * 2
+
+
+def comparisons() -> LoopKernel:
+    """A greater one, the order of two, and one beside a literal that is no denormal."""
+    v0 = symbol("_v0")
+    a, b = load(1, F32, [v0]), load(2, F32, [v0])
+    value = select(a < b, binary("max", a, b), select(a < 2.0, a, b))
+    return LoopKernel((Loop("_v0", symbol("p0")),), (F32, F32, F32), v0, value, 1)
+
+
+def test_nvidia_compares_denormals_by_their_bits(golden: Golden) -> None:
+    """Other drivers get plain comparisons."""
+    plain, changed = (
+        emit_module([comparisons()], VulkanTarget(driver=driver)).data for driver in ("", "nvidia")
+    )
+    validate(changed)
+    assert "OpSLessThan" not in dump(plain).split("OpPhi")[1]
+    assert "OpFOrdLessThan" in dump(changed) and "OpSLessThan" in dump(changed)
+    golden.check("spirv/nvidia_comparisons.dump", dump(changed))
 
 
 def test_other_drivers_get_the_module_as_it_is() -> None:

@@ -82,6 +82,10 @@ class Module:
     addressing: str = "Logical"
     refine_roots: bool = False
     """Whether the driver's f32 square roots need a refining step (``scalar_table``)."""
+    compare_words: bool = False
+    """Whether the driver compares f32 denormals as zeros (``word_order``)."""
+    literals: dict[int, float] = field(default_factory=dict)
+    """The values of float literals."""
     imports: dict[str, int] = field(default_factory=dict)
     entries: list[Instruction] = field(default_factory=list)
     modes: list[Instruction] = field(default_factory=list)
@@ -210,11 +214,11 @@ class Module:
 
     def real(self, value: float, bits: int = 32) -> int:
         """A float literal."""
-        if bits == 64:
-            return self.constant(
-                self.float_type(64), *struct.unpack("<2I", struct.pack("<d", value))
-            )
-        return self.constant(self.float_type(32), *struct.unpack("<I", struct.pack("<f", value)))
+        code, words = ("<d", "<2I") if bits == 64 else ("<f", "<I")
+        data = struct.pack(code, value)
+        found = self.constant(self.float_type(bits), *struct.unpack(words, data))
+        self.literals[found] = struct.unpack(code, data)[0]
+        return found
 
     def null(self, type_id: int) -> int:
         """Zero of any type."""

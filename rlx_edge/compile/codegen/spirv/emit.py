@@ -32,7 +32,10 @@ def emit_module(
     del uses
     if not kernels:
         return Code(b"")
-    shared = Shared(Module(refine_roots=target.quirks.refine_roots), target)
+    quirks = target.quirks
+    shared = Shared(
+        Module(refine_roots=quirks.refine_roots, compare_words=quirks.compare_words), target
+    )
     entries = []
     for position, kernel in enumerate(kernels):
         name = f"k{position}.{kernel_name(kernel)}"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from rlx_edge.compile.codegen.spirv import word_order
 from rlx_edge.compile.codegen.spirv.assembler import Code, Module
 from rlx_edge.compile.codegen.spirv.opcodes import ENUMS
 from rlx_edge.ir.errors import RlxError
@@ -118,11 +119,24 @@ def _test(name: str) -> Rule:
     return lambda s, dtype, args: s.test(name, *args)
 
 
+def _float_test(name: str) -> Rule:
+    """A comparison by the driver, or of words where that takes denormals for zeros."""
+
+    def rule(s: Scalars, dtype: DType, args: Sequence[int]) -> int:
+        if dtype is F32 and s.module.compare_words:
+            return word_order.compare(s, name, *args)
+        return s.test(name, *args)
+
+    return rule
+
+
 def _float_extremum(compare: str, join: str) -> Rule:
     """NaN if either is; of two zeros the one that ``join`` of the bits gives."""
 
     def rule(s: Scalars, dtype: DType, args: Sequence[int]) -> int:
         a, b = args
+        if dtype is F32 and s.module.compare_words:
+            return word_order.extremum(s, compare == "FOrdGreaterThan", a, b)
         bits = U32 if dtype is F32 else U64
         chosen = s.select(dtype, s.test(compare, a, b), a, b)
         chosen = s.select(dtype, s.test("FUnordNotEqual", a, a), a, chosen)
@@ -176,12 +190,12 @@ _FLOAT_RULES: dict[str, Rule] = {
     "nearest": _glsl("RoundEven"),
     "min": _float_extremum("FOrdLessThan", "BitwiseOr"),
     "max": _float_extremum("FOrdGreaterThan", "BitwiseAnd"),
-    "eq": _test("FOrdEqual"),
-    "ne": _test("FUnordNotEqual"),
-    "lt": _test("FOrdLessThan"),
-    "le": _test("FOrdLessThanEqual"),
-    "gt": _test("FOrdGreaterThan"),
-    "ge": _test("FOrdGreaterThanEqual"),
+    "eq": _float_test("FOrdEqual"),
+    "ne": _float_test("FUnordNotEqual"),
+    "lt": _float_test("FOrdLessThan"),
+    "le": _float_test("FOrdLessThanEqual"),
+    "gt": _float_test("FOrdGreaterThan"),
+    "ge": _float_test("FOrdGreaterThanEqual"),
 }
 
 # ---- integers --------------------------------------------------------------------------------
@@ -344,12 +358,13 @@ def convert(s: Scalars, value: int, source: DType, target: DType) -> int:
     if source is target:
         return value
     if target is BOOL:
-        compare = "FUnordNotEqual" if source.is_float else "INotEqual"
-        return s.test(compare, value, s.const(0, source))
+        return scalar_rule("ne", source)(s, source, (value, s.const(0, source)))
     if source is BOOL:
         return s.select(target, value, s.const(1, target), s.const(0, target))
     if source.is_float:
         if target.is_float:
+            if target is F64 and s.module.compare_words:
+                return word_order.widen(s, value)
             return s.op("FConvert", target, value)
         return _truncate(s, value, source, target)
     if target.is_float:

@@ -274,7 +274,8 @@ def _dispatcher(code: Code, number: int, text: str) -> str:
             continue
         match = re.search(rf"\b{entry.name}\(.*?\n}}\n", text, re.DOTALL)
         assert match is not None
-        together = "true" if "__syncthreads" in match[0] else "false"
+        waits = "__syncthreads" in match[0] or "__shared__" in match[0]
+        together = "true" if waits else "false"
         name, words = f"p{number}::{entry.name}", f"p{number}::K{position}"
         lines.append(
             f"    case {position}: run<decltype(&{name}), {words}>"
@@ -413,12 +414,12 @@ def run_loop_kernels(
     """What each kernel, whose sizes are constants, leaves in its first buffer; fails if it writes
     anywhere else."""
     generic = [generalize(kernel) for kernel, _ in cases]
-    code = emit_source([kernel for kernel, _ in generic], CudaTarget())
+    forms = [groups(kernel, arguments) for kernel, arguments in generic]
+    code = emit_source([kernel for case in forms for kernel, _ in case], CudaTarget())
     launch = HostModule([code], folder).launcher(0)
     results: list[Array] = []
-    for number, ((kernel, arguments), (concrete, buffers)) in enumerate(
-        zip(generic, cases, strict=True)
-    ):
+    number = 0
+    for (_, arguments), launches, (_, buffers) in zip(generic, forms, cases, strict=True):
         places, size = [], FENCE
         for buffer in buffers:
             places.append(size)
@@ -434,9 +435,10 @@ def run_loop_kernels(
             [*(place // ADDRESS_UNIT for place in places), *(dim.value for dim in arguments)],
             np.int64,
         ).astype(np.int32)
-        count = groups(kernel, [loop.extent for loop in concrete.loops]).value
-        if count > 0:
-            launch(number, count, arena.ctypes.data, words.ctypes.data)
+        for _, count in launches:
+            if count.value > 0:
+                launch(number, count.value, arena.ctypes.data, words.ctypes.data)
+            number += 1
         own = slice(places[0], places[0] + buffers[0].nbytes)
         results.append(arena[own].copy().view(buffers[0].dtype).reshape(buffers[0].shape))
         before[own] = arena[own]

@@ -38,8 +38,9 @@ class Code:
 Emit: TypeAlias = Callable[[Sequence[Kernel], Any, Sequence[LaunchInfo]], Code]
 """``emit(kernels, target, uses)``: code in which kernel i is number i; ``uses`` is the first launch
 of each, for names. The same arguments give the same bytes."""
-Groups: TypeAlias = Callable[[LoopKernel, Sequence[Dim]], Dim]
-"""``groups(kernel, extents)``: workgroups of a generic loop kernel whose loops have ``extents``."""
+Groups: TypeAlias = Callable[[LoopKernel, Sequence[Dim]], Sequence[tuple[LoopKernel, Dim]]]
+"""``groups(kernel, arguments)``: the forms of a generic loop kernel whose parameters are
+``arguments``, and their workgroups; the sizes decide which one has any."""
 Unfit: TypeAlias = Callable[[Sequence[Entry], Callable[[], str], Any], Mapping[int, str]]
 """``unfit(entries, ask, limits)``: kernels that do not fit limits of this kind, and why; ``ask``
 gives what an assembler says of the code."""

@@ -100,12 +100,17 @@ class Lowering:
     def launch_loops(
         self, nest: LoopKernel, buffers: tuple[int, ...], phase: str, op: str, value: str
     ) -> None:
-        """Launch a loop nest as the generic kernel that it is an instance of."""
+        """Launch a loop nest as the generic kernel that it is an instance of, or as its forms."""
         kernel, arguments = generalize(nest)
-        count = self.backend.groups
-        groups = None if count is None else count(kernel, [loop.extent for loop in nest.loops])
         time = loop_time(nest, self.target.rates)
-        self.launch(Launch(kernel, buffers, arguments, op, value, time, groups), phase)
+        if self.backend.groups is None:
+            self.launch(Launch(kernel, buffers, arguments, op, value, time), phase)
+            return
+        forms = self.backend.groups(kernel, arguments)
+        used = [form for form in forms if form[1] is not ZERO] or forms[:1]
+        for place, (form, groups) in enumerate(used):
+            spent = ZERO if place else time
+            self.launch(Launch(form, buffers, arguments, op, value, spent, groups), phase)
 
     def launch(self, launch: Launch, phase: str) -> None:
         self.lowered.stage(phase).append(launch)

@@ -1,42 +1,60 @@
 """How a loop kernel is spread over workgroups: what GPU emitters and the plan must agree on.
 
-*Flat*: every thread takes output elements, one after another. *Rows*: a workgroup takes one
-combination of the outer loops; reductions that depend on those only are computed by all its threads
-together, once, and the inner loops are spread over the threads. Both walk with a stride, so any
-number of workgroups is right; ``groups`` is the number that gives each thread one step.
+*Flat*: every thread takes output elements, one after another. *Rows*: reductions that depend on the
+outer loops only are computed by several threads together, once a row, and the inner loops are
+spread over the same threads.
+
+A workgroup of rows is ``TEAMS`` teams of ``TEAM`` threads. In one form the whole workgroup takes a
+row, each team a chunk of it; in the other (``LoopKernel.several``) each team takes a row, which is
+better for many short ones. Elements whose order counts pass through shared memory, ``PIECE`` of a
+team at a time, whatever the length. The plan gives one of the two forms no workgroups.
+
+All walk with a stride, so any number of workgroups is right; ``groups`` has the number that gives
+each thread or team one step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
-from rlx_edge.compile.codegen.kernel_form import canonical
+from rlx_edge.compile.codegen.kernel_form import PARTIALS, canonical
 from rlx_edge.compile.loops import linear_coefficient
-from rlx_edge.ir.dims import ONE, Dim, ceildiv, product
+from rlx_edge.ir.dims import ONE, Dim, as_dim, ceildiv, dim_max, dim_min, product
 from rlx_edge.ir.expression import Expr, index_dim, reduce_parts, walk
 from rlx_edge.ir.kernel import LoopKernel, is_variable
 
 FLAT_THREADS = 256
-ROW_THREADS = 128
 REDUCTIONS = 8
 """Reductions over a row that one kernel may take in: each is a walk over the row."""
+TEAMS = 4
+TEAM = 32
+ROW_THREADS = TEAMS * TEAM
+PIECE = 512
+PITCH = PIECE + PARTIALS
+"""Elements between the pieces of two teams: their partials are in different memory banks."""
 SHORT = 64
-"""A reduction of at most so many elements is left to each thread."""
+"""A reduction of at most so many elements is left to each thread; a row of so few to a team."""
+MANY_ROWS = 1024
+"""From so many rows on, a team is enough for one that fits a piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
     """``form`` of a kernel in the emitters' form; ``outer``: loops that choose the row;
-    ``shared``: reductions that a workgroup computes together."""
+    ``shared``: reductions that a workgroup, or of ``several`` rows a team, computes together."""
 
     kernel: LoopKernel
     rows: bool
     outer: int
     threads: int
     shared: tuple[Expr, ...]
+
+    @property
+    def several(self) -> bool:
+        return self.kernel.several
 
 
 @cache
@@ -60,24 +78,37 @@ def spread(kernel: LoopKernel) -> Spread:
     return Spread(form, True, outer, ROW_THREADS, tuple(shared))
 
 
-def groups(kernel: LoopKernel, extents: Sequence[Dim]) -> Dim:
-    """Workgroups of a generic kernel whose loops have ``extents``."""
+def groups(kernel: LoopKernel, arguments: Sequence[Dim]) -> list[tuple[LoopKernel, Dim]]:
+    """The forms of a generic kernel whose parameters are ``arguments``, and their workgroups."""
     form = spread(kernel)
-    kept = [
-        extent
-        for loop, extent in zip(kernel.loops, extents, strict=True)
-        if not (loop.extent.is_constant and loop.extent.value == 1)
+    sizes = {f"p{position}": argument for position, argument in enumerate(arguments)}
+    extents = [loop.extent.substitute(sizes) for loop in form.kernel.loops]
+    if not form.rows:
+        return [(kernel, ceildiv(product(extents), form.threads))]
+    rows = product(extents[: form.outer])
+    lengths = [product(reduce_parts(node)[2]).substitute(sizes) for node in form.shared]
+    several = _takes_several(rows, lengths)
+    return [
+        (kernel, rows - rows * several),
+        (replace(kernel, several=True), ceildiv(rows, TEAMS) * several),
     ]
-    if form.rows:
-        return product(kept[: form.outer])
-    return ceildiv(product(kept), form.threads)
+
+
+def _takes_several(rows: Dim, lengths: Sequence[Dim]) -> Dim:
+    """1 where a team is enough for a row, else 0."""
+    length = as_dim(1)
+    for item in dict.fromkeys(lengths):
+        length = dim_max(length, item)
+    tiny, short = (dim_min(as_dim(limit) // length, 1) for limit in (SHORT, PIECE))
+    many = dim_min(rows // MANY_ROWS, 1)
+    return tiny + (short - tiny) * many
 
 
 def _worth_sharing(form: LoopKernel, node: Expr, depth: int) -> bool:
     """Long reductions, except contractions (one chain each) and columns that threads read side by
     side."""
     kind, names, extents, body = reduce_parts(node)
-    if kind == "chain":
+    if kind == "chain" or any(is_variable(name) for dim in extents for name in dim.symbols()):
         return False
     constant = all(extent.is_constant for extent in extents)
     if constant and prod(extent.value for extent in extents) <= SHORT:

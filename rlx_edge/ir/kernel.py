@@ -49,6 +49,8 @@ class LoopKernel:
     ``buffers`` are the slots' element types. Offsets are in elements. Iterations are independent
     (any order, any vector width); reductions inside ``value`` follow the numerics contract. If
     ``lanes`` is set, the innermost loop has extent 4 exactly and is one vector (channel blocks).
+    ``several`` is how a launch walks, for targets with workgroups: each takes several rows at once
+    (``compile/workgroups.py``).
     """
 
     loops: tuple[Loop, ...]
@@ -57,6 +59,7 @@ class LoopKernel:
     value: Expr
     parameters: int = 0
     lanes: bool = False
+    several: bool = False
 
 
 @dataclass(frozen=True, slots=True)

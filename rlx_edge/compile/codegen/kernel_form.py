@@ -7,6 +7,7 @@ reductions are one node. Loops of extent 1 disappear; short reductions become op
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product as positions
 from math import prod
 
@@ -60,7 +61,7 @@ def canonical(kernel: LoopKernel, expanded: bool = True) -> LoopKernel:
     value = name_reductions(primitive(kernel.value) if expanded else kernel.value)
     value = rewrite(substitute(value, renames), _unroll)
     offset = kernel.offset.substitute(renames)
-    return LoopKernel(tuple(kept), kernel.buffers, offset, value, kernel.parameters, kernel.lanes)
+    return replace(kernel, loops=tuple(kept), offset=offset, value=value)
 
 
 def primitive(value: Expr) -> Expr:

@@ -29,11 +29,12 @@ from rlx_edge.compile.codegen.cuda.emit_template import (
 from rlx_edge.compile.codegen.cuda.mma_text import FUNCTIONS as MATRIX_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.prelude import base
 from rlx_edge.compile.codegen.cuda.ptxas import unfit
+from rlx_edge.compile.codegen.cuda.rows_text import FUNCTIONS as ROW_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.writer import identifier
 from rlx_edge.compile.codegen.kernel_form import kernel_name
 from rlx_edge.compile.targets.cuda import ADDRESS_UNIT, CudaTarget
 from rlx_edge.compile.templates.attention import PACKED
-from rlx_edge.compile.workgroups import groups, spread
+from rlx_edge.compile.workgroups import REDUCTIONS, groups, spread
 from rlx_edge.ir.kernel import Kernel, LoopKernel, TemplateKernel
 from rlx_edge.ir.program import Entry, LaunchInfo
 from rlx_edge.ir.scalar_functions import FUNCTIONS
@@ -53,6 +54,8 @@ def emit_source(
         if value is not None:
             called |= function_names(value)
     texts = [base(ADDRESS_UNIT), *(function_text(name) for name in FUNCTIONS if name in called)]
+    if any(isinstance(kernel, LoopKernel) and spread(kernel).rows for kernel in kernels):
+        texts.append(ROW_FUNCTIONS)
     if any(isinstance(kernel, TemplateKernel) and uses_matrix_units(kernel) for kernel in kernels):
         texts.append(MATRIX_FUNCTIONS)
     if any(isinstance(kernel, TemplateKernel) and is_attention(kernel) for kernel in kernels):
@@ -96,5 +99,5 @@ def _head(name: str, struct: str, bounds: str) -> str:
     )
 
 
-BACKEND = Backend(OFFERS, emit_source, groups, unfit)
+BACKEND = Backend(OFFERS, emit_source, groups, unfit, REDUCTIONS)
 """The CUDA backend's row."""

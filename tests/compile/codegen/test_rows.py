@@ -1,0 +1,127 @@
+"""Kernels by rows: whole normalisations in one launch, with WebAssembly's bits for every length."""
+
+# covers R16
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from rlx_edge import InferenceSession
+from rlx_edge.compile import CompiledModule, compile_module
+from rlx_edge.compile.lower import lower
+from rlx_edge.compile.targets.cuda import CudaTarget
+from rlx_edge.compile.targets.target import Target
+from rlx_edge.compile.targets.vulkan import VulkanTarget
+from rlx_edge.compile.workgroups import MANY_ROWS, PIECE, SHORT, groups, spread
+from rlx_edge.ir.dims import as_dim, symbol
+from rlx_edge.ir.expression import load, reduce
+from rlx_edge.ir.kernel import Loop, LoopKernel, generalize
+from rlx_edge.ir.parser import parse_module
+from rlx_edge.ir.types import F32
+from tests.cuda_host import HostCudaUnit, HostModule, code_of
+from tests.cuda_programs import run_program, same_bits
+
+Array = npt.NDArray[np.float32]
+
+TEXT = """rlx.module version = "1.0"
+
+func @rows(%x: f32[r, n], %scale: f32[n], %bias: f32[n]) -> (RESULTS) {
+  %normal = rlxc::layer_norm(%x, %scale, %bias) { axis = 1, epsilon = 1e-05 } : f32[r, n]
+  %moved = rlxc::add(%x, %bias) : f32[r, n]
+  %shares = rlxc::softmax(%moved) { axis = 1 } : f32[r, n]
+  %logarithms = rlxc::log_softmax(%x) { axis = 1 } : f32[r, n]
+  %squares = rlxc::mul(%x, %x) : f32[r, n]
+  %power = rlxc::reduce_mean(%squares) { axes = [1], keepdims = true } : f32[r, 1]
+  %root = rlxc::sqrt(%power) : f32[r, 1]
+  %unit = rlxc::div(%x, %root) : f32[r, n]
+  %scaled = rlxc::mul(%x, %scale) : f32[r, n]
+  %products = rlxc::reduce_prod(%scaled) { axes = [1], keepdims = false } : f32[r]
+  %moduli = rlxc::abs(%x) : f32[r, n]
+  %largest = rlxc::reduce_max(%moduli) { axes = [1], keepdims = true } : f32[r, 1]
+  %mean = rlxc::reduce_mean(%x) { axes = [0, 1], keepdims = false } : f32[]
+  return %normal, %shares, %logarithms, %unit, %products, %largest, %mean
+}
+""".replace("RESULTS", "f32[r, n], f32[r, n], f32[r, n], f32[r, n], f32[r], f32[r, 1], f32[]")
+SIZES = (
+    *((1, 1), (5, 3), (7, SHORT), (3, SHORT + 1), (2, 384), (3, PIECE + 1), (1, 1000)),
+    *((MANY_ROWS + 3, 65), (MANY_ROWS + 1, 5), (2, 4096), (3, 4097), (2, 5000), (1, 70001)),
+)
+"""Rows and their length: each form and both sides of every border between pieces and chunks."""
+
+
+def feeds_of(rows: int, length: int) -> dict[str, Array]:
+    rng = np.random.default_rng(rows + length)
+    shapes = {"x": (rows, length), "scale": (length,), "bias": (length,)}
+    return {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+
+
+def compiled(target: Target, device: str) -> CompiledModule:
+    return compile_module(parse_module(TEXT), target, device=device)
+
+
+@pytest.fixture(scope="module")
+def expected() -> Iterator[list[list[Array]]]:
+    with InferenceSession(TEXT.encode()) as session:
+        yield [session.run(None, feeds_of(*size)) for size in SIZES]
+
+
+@pytest.mark.parametrize("target", [CudaTarget(), VulkanTarget()], ids=["cuda", "vulkan"])
+def test_one_launch_a_result(target: Target) -> None:
+    """In either form; the one of the sizes at hand has workgroups, the other none."""
+    launches = lower(compiled(target, f"{target.kind}:0").placed, target).execute
+    assert [launch.value for launch in launches[::2]] == [
+        launch.value for launch in launches[1::2]
+    ] == ["normal", "shares", "logarithms", "unit", "products", "largest", "mean"]  # fmt: skip
+    for rows, length in SIZES:
+        counts = [launch.groups.evaluate({"r": rows, "n": length}) for launch in launches]
+        assert all(
+            min(pair) == 0 < max(pair) for pair in zip(counts[::2], counts[1::2], strict=True)
+        )
+
+
+def test_cuda_has_the_bits(expected: list[list[Array]], tmp_path: Path) -> None:
+    program = compiled(CudaTarget(), "cuda:0")
+    module = HostModule([code_of(program.program)], tmp_path)
+    for size, wanted in zip(SIZES, expected, strict=True):
+        found = run_program(program, HostCudaUnit(module, 0, grid=50), feeds_of(*size))
+        differing = [
+            name
+            for (name, a), b in zip(found.items(), wanted, strict=True)
+            if not same_bits(a, b.reshape(a.shape))
+        ]
+        assert differing == [], size
+
+
+def test_vulkan_has_the_bits(expected: list[list[Array]]) -> None:
+    with InferenceSession(TEXT.encode(), ["vulkan:0"]) as session:
+        for size, wanted in zip(SIZES, expected, strict=True):
+            found = session.run(None, feeds_of(*size))
+            assert [same_bits(a, b) for a, b in zip(found, wanted, strict=True)] == [
+                True for _ in wanted
+            ], size
+
+
+def test_what_is_the_same_in_all_rows_is_reduced_together() -> None:
+    """A mean over everything is no thread's own business."""
+    extent = symbol("n")
+    total = reduce("sum", ["_r0"], [extent], load(1, F32, [symbol("_r0")]))
+    kernel, arguments = generalize(LoopKernel((), (F32, F32), as_dim(0), total / 3.0))
+    assert spread(kernel).rows
+    assert [str(count) for _, count in groups(kernel, arguments)] == [
+        "-min(1, 64 // max(1, n)) + 1",
+        "min(1, 64 // max(1, n))",
+    ]
+
+
+def test_columns_stay_with_their_threads() -> None:
+    """Neighbours read side by side: sharing a column would scatter its loads."""
+    i, r = symbol("_v0"), symbol("_r0")
+    body = load(1, F32, [r * symbol("w") + i])
+    value = reduce("sum", ["_r0"], [symbol("n")], body)
+    kernel, _ = generalize(LoopKernel((Loop("_v0", symbol("w")),), (F32, F32), i, value))
+    assert not spread(kernel).rows

@@ -22,14 +22,17 @@ from rlx_edge.compile.templates.attention import (
     FEW_ROWS,
     FEW_THREADS,
     FMA,
+    JOIN,
     MMA,
     PACK,
     PACKED,
     AttentionTile,
     attention_tiles,
     bias_words,
+    few_splits,
     halves_bytes,
     packed_tiles,
+    split_bytes,
 )
 from rlx_edge.ir.core import Op
 from rlx_edge.ir.dims import ONE, ZERO, as_dim, ceildiv, dim_max, dim_min, product
@@ -66,11 +69,14 @@ def claim_attention(
     }
     slices, queries = product(q.shape[:-2]), q.shape[-2]
     packed = packed_tiles(precision_of(op), types)
-    scratch = halves_bytes(slices, keys.shape[-1], depth, width) if packed else None
-    slots = 1 + len(operands) + (scratch is not None)
+    # 1 where there are few queries, else 0.
+    is_few = dim_min(as_dim(FEW_QUERIES) // dim_max(queries, 1), 1)
+    splits = few_splits(slices, queries, keys.shape[-1])
+    halves = halves_bytes(slices, keys.shape[-1], depth, width) if packed else ZERO
+    scratch = dim_max(halves, split_bytes(slices, queries, splits, width) * is_few)
 
     def part(template: str, rows: int, more: dict[str, int | str | bool]) -> Part:
-        kernel = template_kernel(template, config | more, slots, ATTENTION_WORDS)
+        kernel = template_kernel(template, config | more, 2 + len(operands), ATTENTION_WORDS)
         return kernel, slices * ceildiv(queries, rows)
 
     def tiled(tile: AttentionTile) -> Part:
@@ -81,18 +87,21 @@ def claim_attention(
     (kernel, groups), *others = (tiled(tile) for tile in tiles)
     *others, (many, many_groups) = others or [(kernel, groups)]
     ways: list[tuple[Part, ...]] = [(other,) for other in others]
-    if scratch is not None:
-        pack, _ = part(PACK, 1, {})
-        ways += [((pack, ceildiv(scratch, 16 * FEW_THREADS)), tiled(tile)) for tile in packed]
+    pack, _ = part(PACK, 1, {})
+    ways += [((pack, ceildiv(halves, 16 * FEW_THREADS)), tiled(tile)) for tile in packed]
     few, few_groups = part(FEW, FEW_ROWS, {})
-    # 1 where there are few queries, else 0.
-    is_few = dim_min(as_dim(FEW_QUERIES) // dim_max(queries, 1), 1)
-    last = ((few, few_groups * is_few), (many, many_groups - many_groups * is_few))
+    join, _ = part(JOIN, 1, {})
+    joined = ceildiv(slices * queries * width, FEW_THREADS) * dim_min(splits - 1, 1)
+    last = (
+        (few, few_groups * splits * is_few),
+        (join, joined * is_few),
+        (many, many_groups - many_groups * is_few),
+    )
     return Claim(
         kernel,
         tuple(ClaimOperand(slot) for slot in range(len(operands))),
         scratch,
-        (slices, queries, keys.shape[-1], *words),
+        (slices, queries, keys.shape[-1], *words, splits),
         slices * queries * keys.shape[-1] * (2 * (depth + width)),
         groups,
         (),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rlx_edge.compile.templates.mma import PER_WORD, WARP
 from rlx_edge.ir.attributes import FP16, RELAXED, TF32
-from rlx_edge.ir.dims import ONE, ZERO, Dim, ceildiv, product
+from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, ceildiv, dim_max, dim_min, product
 from rlx_edge.ir.types import F32, TensorType
 
 MOST = 128
@@ -42,17 +42,21 @@ FEW_ROWS = 4
 """Queries of a workgroup where there are few, whose threads share out the keys."""
 FEW_THREADS = 256
 FEW_BLOCKS = 2
+FEW_GROUPS, MOST_SPLITS = 256, 32
+"""Keys are shared out between workgroups until there are about so many, of one row at most."""
 FEW_QUERIES = 64
 """Up to so many queries the kernel for few of them is a way."""
 FMA, MMA, FEW = "attention", "mma_attention", "few_attention"
+JOIN = "join_attention"
 PACK, PACKED = "mma_pack_attention", "mma_packed_attention"
 """The templates."""
 ATTENTION_WORDS = (
     *("slices", "queries", "keys"),
     *("bias_repeat", "bias_count", "bias_slice", "bias_row"),
+    "splits",
 )
 """Slice s reads the bias from ``s / bias_repeat % bias_count * bias_slice`` on, a row of it every
-``bias_row`` elements."""
+``bias_row`` elements. Where there are few queries, ``splits`` workgroups share out the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,19 @@ def halves_stride(elements: int) -> int:
     """From row to row in shared memory, in f16: an odd number of 16 bytes, so that eight rows meet
     no bank twice."""
     return (elements // 8 | 1) * 8
+
+
+def few_splits(slices: Dim, queries: Dim, keys: Dim) -> Dim:
+    """Workgroups that share out the keys where there are few queries, else 1."""
+    groups = dim_max(slices * ceildiv(queries, FEW_ROWS), 1)
+    most = dim_min(ceildiv(keys, FEW_THREADS), MOST_SPLITS)
+    return dim_max(dim_min(as_dim(FEW_GROUPS) // groups, most), 1)
+
+
+def split_bytes(slices: Dim, queries: Dim, splits: Dim, width: int) -> Dim:
+    """Scratch memory of what several workgroups have of a row, none where one has all."""
+    parts = slices * ceildiv(queries, FEW_ROWS) * splits * dim_min(splits - 1, 1)
+    return parts * (4 * FEW_ROWS * (width + 2))
 
 
 def halves_bytes(slices: Dim, keys: Dim, depth: int, width: int) -> Dim:

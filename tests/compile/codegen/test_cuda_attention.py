@@ -111,7 +111,7 @@ def test_parts_become_one_kernel(
     assert not any("exp" in name or "matmul" in name for name in names(compiled))
     host = HostModule([code_of(compiled.program)], tmp_path)
     sizes = {"b": 2, "h": 2, "t": 3, "s": 70, "1": 1}
-    for t, s in ((3, 72), (FEW + 3, 5), (FEW + 1, 70)):
+    for t, s in ((3, 72), (2, 601), (FEW + 3, 5), (FEW + 1, 70)):
         sizes |= {"t": t, "s": s}
         feeds = given(2, 2, t, s, depth, width)
         shape = [sizes[name.strip()] for name in mask.split(",")]
@@ -135,7 +135,7 @@ def test_causal_attention(precision: str, depth: int, width: int, tmp_path: Path
     compiled = compiled_for(module, precision)
     assert names(compiled) == ["rlxc::attention"]
     host = HostModule([code_of(compiled.program)], tmp_path)
-    for t, s in ((70, 70), (5, 90)):
+    for t, s in ((70, 70), (5, 90), (6, 520)):
         feeds = {name: array[0] for name, array in given(1, 2, t, s, depth, width).items()}
         reference = expected(feeds, 0.5, True)
         for way in range(ways(compiled)):

@@ -1,8 +1,8 @@
 """The C++ of attention without matrix units, filled in as ``template_text``.
 
 ``TILED``: sixteen threads share some rows of scores; queries and weights lie in shared memory by
-columns, so that a thread reads its rows as vectors. ``FEW``: a workgroup has four queries, its
-threads a key each, then columns of values.
+columns, so that a thread reads its rows as vectors. ``FEW``: a workgroup has four queries and some
+or all keys, its threads a key each, then columns of values; ``JOIN`` adds up what several had.
 """
 
 from __future__ import annotations
@@ -191,6 +191,9 @@ KEYS_READ = """\
       float* const w_tile = k_tile;
 """
 """Where weights lie where the keys have been."""
+SCRATCH = """\
+  float* __restrict__ scratch = at<float>(arena, words.scratch);
+"""
 FEW = (
     """\
 $head
@@ -202,12 +205,18 @@ $head
   __shared__ float wholes[$warps * $rows];
 $pointers\
 """
-    + TILES.replace("  const bool whole_rows = keys % 4 == 0;\n", "")
     + """\
+  const int queries = words.queries, keys = words.keys, splits = words.splits;
+  const int row_tiles = (queries + $rows - 1) / $rows;
+  const int tile_count = words.slices * row_tiles * splits;
+  // Keys of a part: as many steps as all others, the last parts maybe fewer.
+  const int span = ((keys + $threads - 1) / $threads + splits - 1) / splits * $threads;
   const int warp = threadIdx.x / 32, quad = threadIdx.x % ($width / 4);
   const int group = threadIdx.x / ($width / 4);
 """
-    + SLICES
+    + SLICES.replace("tile % row_tiles", "tile / splits % row_tiles").replace(
+        "tile / row_tiles", "tile / splits / row_tiles"
+    )
     + """\
     __syncthreads();
     for (int item = threadIdx.x; item < $depth * $rows; item += $threads) {
@@ -223,8 +232,9 @@ $pointers\
       #pragma unroll
       for (int c = 0; c < 4; ++c) total[i][c] = 0.0f;
     }
-    const int stop = $stop;
-    for (int first = 0; first < stop; first += $threads) {
+    const int begin = tile % splits * span;
+    const int stop = lesser_integer<int>($stop, begin + span);
+    for (int first = begin; first < stop; first += $threads) {
       const int column = first + threadIdx.x;
       float score[$rows];
       #pragma unroll
@@ -295,20 +305,53 @@ $bias\
             = make_float4(total[i][0], total[i][1], total[i][2], total[i][3]);
     }
     __syncthreads();
+    float* const part = scratch + (long long)tile * $rows * ($width + 2);
+    #pragma unroll
+    for (int i = 0; i < $rows; ++i)
+      if (splits > 1 && threadIdx.x == i) part[i] = most[i];
     for (int item = threadIdx.x; item < $rows * $width; item += $threads) {
-      const int row = row_first + item / $width;
-      if (row >= queries) break;
+      const int row = item / $width;
       float value = 0.0f, whole = 0.0f;
       #pragma unroll 8
       for (int other = 0; other < $groups; ++other)
         value = value + parts[other * $rows * $width + item];
       #pragma unroll
-      for (int other = 0; other < $warps; ++other)
-        whole = whole + wholes[other * $rows + item / $width];
-      const float inverse = 1.0f / whole;
-      out[((long long)slice * queries + row_first) * $width + item] = $result;
+      for (int other = 0; other < $warps; ++other) whole = whole + wholes[other * $rows + row];
+      if (splits > 1) {
+        part[2 * $rows + item] = value;
+        if (item % $width == 0) part[$rows + row] = whole;
+      } else if (row_first + row < queries) {
+        const float inverse = 1.0f / whole;
+        out[((long long)slice * queries + row_first) * $width + item] = $result;
+      }
     }
   }
 }
 """
 )
+JOIN = """\
+$head
+{
+$pointers\
+  const int queries = words.queries, splits = words.splits;
+  const int row_tiles = (queries + $rows - 1) / $rows, count = words.slices * queries * $width;
+  for (int place = blockIdx.x * $threads + threadIdx.x; place < count;
+       place += gridDim.x * $threads) {
+    const int column = place % $width, row = place / $width % queries;
+    const int tile = place / $width / queries * row_tiles + row / $rows;
+    const float* part = scratch + (long long)tile * splits * $rows * ($width + 2);
+    float largest = -infinity_f32();
+    for (int at = 0; at < splits; ++at)
+      largest = fmaxf(largest, part[at * $rows * ($width + 2) + row % $rows]);
+    const float base = largest == -infinity_f32() ? 0.0f : largest;
+    float value = 0.0f, whole = 0.0f;
+    for (int at = 0; at < splits; ++at, part += $rows * ($width + 2)) {
+      const float shrink = power_of_two(part[row % $rows] - base);
+      whole = fmaf(part[$rows + row % $rows], shrink, whole);
+      value = fmaf(part[2 * $rows + row % $rows * $width + column], shrink, value);
+    }
+    const float inverse = 1.0f / whole;
+    out[place] = $result;
+  }
+}
+"""

@@ -38,7 +38,7 @@ static __device__ __forceinline__ void copies_done()
   asm volatile("cp.async.wait_all;" : : : "memory");
 }
 """
-SCRATCH = """\
+HALVES = """\
   unsigned short* __restrict__ halves = at<unsigned short>(arena, words.scratch);
 """
 PACK = """\

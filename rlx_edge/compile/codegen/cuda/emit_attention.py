@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlx_edge.compile.codegen.cuda.attention_fma_text import CHANGE_TILED, FEW, KEYS_READ, TILED
+from rlx_edge.compile.codegen.cuda.attention_fma_text import (
+    CHANGE_TILED,
+    FEW,
+    JOIN,
+    KEYS_READ,
+    SCRATCH,
+    TILED,
+)
 from rlx_edge.compile.codegen.cuda.attention_packed_text import ATTENTION as PACKED_ATTENTION
-from rlx_edge.compile.codegen.cuda.attention_packed_text import PACK, SCRATCH
+from rlx_edge.compile.codegen.cuda.attention_packed_text import HALVES, PACK
 from rlx_edge.compile.codegen.cuda.attention_text import (
     ATTENTION,
     BIAS,
@@ -39,11 +46,9 @@ VECTORS = {1: "float", 2: "float2", 4: "float4"}
 
 
 def attention_words(kernel: TemplateKernel) -> Words:
-    """The slots, with scratch memory where one way has use for it, and the parameters."""
-    slots = ["out", "q", "k", "v"]
-    slots += ["bias"] if kernel.option("biased") else []
-    slots += ["scratch"] if len(kernel.buffers) > len(slots) else []
-    return tuple(slots), ATTENTION_WORDS
+    """The slots, with scratch memory for the ways that have use for it, and the parameters."""
+    bias = ("bias",) if kernel.option("biased") else ()
+    return ("out", "q", "k", "v", *bias, "scratch"), ATTENTION_WORDS
 
 
 def attention_threads(kernel: TemplateKernel) -> int:
@@ -72,7 +77,7 @@ def _common(kernel: TemplateKernel, head: str, rows: int) -> dict[str, object]:
     quotient = "value * inverse"
     return {
         "head": head,
-        "pointers": pointers([slot for slot in slots if slot != "scratch"]),
+        "pointers": pointers(slots[:-1]),
         "rows": rows,
         "threads": attention_threads(kernel),
         "depth": kernel.option("depth"),
@@ -134,7 +139,7 @@ def emit_mma_attention(kernel: TemplateKernel, head: str) -> str:
             "k_stride": halves_stride(tile.keys),
             "v_stride": halves_stride(tile.width),
             "pad": HALVES_PAD,
-            "pointers": f"{numbers['pointers']}{SCRATCH}",
+            "pointers": f"{numbers['pointers']}{HALVES}",
         }
         return _filled(PACKED_ATTENTION, numbers, pieces, tile.is_biased)
     keep = KEEP_B[precision]
@@ -149,7 +154,7 @@ def emit_pack_attention(kernel: TemplateKernel, head: str) -> str:
     """Keys and values as f16 in scratch memory."""
     numbers: dict[str, object] = {
         "head": head,
-        "pointers": pointers(["out", "k", "v"]) + SCRATCH,
+        "pointers": pointers(("out", "k", "v")) + HALVES,
         "threads": FEW_THREADS,
         "pad": HALVES_PAD,
         "depth": kernel.option("depth"),
@@ -193,8 +198,15 @@ def emit_few_attention(kernel: TemplateKernel, head: str) -> str:
         "groups": FEW_THREADS // (width // 4),
         "unroll": 16,
         "unroll_values": 4,
+        "pointers": f"{numbers['pointers']}{SCRATCH}",
     }
     return _filled(FEW, numbers, {}, bool(kernel.option("biased")))
+
+
+def emit_join_attention(kernel: TemplateKernel, head: str) -> str:
+    """What workgroups have that shared out the keys of few queries."""
+    numbers = _common(kernel, head, FEW_ROWS)
+    return fill(JOIN, {**numbers, "pointers": pointers(("out",)) + SCRATCH})
 
 
 def _filled(

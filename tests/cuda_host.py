@@ -50,6 +50,7 @@ SHIM = r"""
 struct dim3 { unsigned x = 1, y = 1, z = 1; };
 struct __align__(16) float4 { float x, y, z, w; };
 struct __align__(8) float2 { float x, y; };
+static float2 make_float2(float x, float y) { return {x, y}; }
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 static dim3 threadIdx, blockIdx, blockDim, gridDim;
 template <typename T, typename F> static T bits(F x) { T y; memcpy(&y, &x, sizeof y); return y; }
@@ -120,6 +121,18 @@ static void multiply(float* d, const unsigned* a, const unsigned* b, bool halves
       }
   __syncthreads();
 }
+static void copy_sixteen(void* to, const void* from, bool there)
+{
+  there ? memcpy(to, from, 16) : memset(to, 0, 16);
+}
+static void copy_near(void* to, const void* from, bool there) { copy_sixteen(to, from, there); }
+static void copy_four(void* to, const void* from, bool there)
+{
+  there ? memcpy(to, from, 4) : memset(to, 0, 4);
+}
+static void close_copies() {}
+template <int groups> static void wait_copies() {}
+static int turn(int row) { return row / 2 % 2 * 2 + row / 4 % 2; }
 static void multiply_tf32(float* d, const unsigned* a, const unsigned* b)
 {
   multiply(d, a, b, false);
@@ -360,7 +373,9 @@ class HostCudaUnit:
         numbers = [int(word) for word in words[parsed.slots :]]
         item = Convolution(parsed, Shape(*numbers[:6]))
         kind = np.dtype("f2" if parsed.precision == "fp16" else "f4")
-        weights, scratch = (ADDRESS_UNIT * int(word) for word in words[: parsed.slots][-2:])
+        weights, scratch = (
+            ADDRESS_UNIT * int(word) for word in words[[parsed.weights, parsed.slots - 1]]
+        )
         images, channels, height, width = item.input
         outputs, inner, *taps = item.weights
         memory = self._memory

@@ -60,8 +60,8 @@ class LaunchInfo:
 class Entry:
     """A kernel of code that the host launches: its name there, ``threads`` a workgroup, ``words``
     of its record after kernel index and workgroup count. ``library`` names a routine of the host's
-    instead, and what it may do: ``cublas:tf32``, or ``cudnn:tf32:3x3:2x2:1x1:6`` with taps, strides,
-    dilations and the number of addresses."""
+    instead, and what it may do: ``cublas:tf32``, or ``cudnn:tf32:3x3:2x2:1x1:2:5`` with taps,
+    strides, dilations, the place of the weights' address and the number of addresses."""
 
     name: str
     threads: int

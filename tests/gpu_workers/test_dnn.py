@@ -17,7 +17,7 @@ from rlx_edge.gpu_workers.cuda.libraries import Libraries, describe_libraries
 from rlx_edge.ir.errors import DeviceError
 from tests.gpu_workers.fake_cuda import FakeCuda, fake_cuda
 
-ROUTINE = "cudnn:tf32:3x3:2x1:1x2:6"
+ROUTINE = "cudnn:tf32:3x3:2x1:1x2:4:6"
 WORDS = [0, 0, 0, 0, 5, 9, 2, 4, 7, 8, 10, 6, *range(15)]
 """Six addresses, then groups, images, height, width, outputs and channels of a group."""
 

@@ -7,7 +7,7 @@ class of shapes and device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rlx_edge.compile.claims.cuda_attention import claim_attention
@@ -17,16 +17,18 @@ from rlx_edge.compile.select import Pack, Part, template_kernel
 from rlx_edge.compile.targets.cuda import CudaTarget
 from rlx_edge.compile.templates.channels_last import (
     PACK_WORDS,
-    SCRATCH_SLOTS,
+    SCRATCH,
+    WEIGHTS,
     Shape,
     Window,
     element_bytes,
     wide,
 )
 from rlx_edge.compile.templates.mma import MMA_TILES
+from rlx_edge.compile.templates.mma_conv import CONV_TILES, ConvTile, split_count
 from rlx_edge.compile.workgroups import FLAT_THREADS
 from rlx_edge.ir.attributes import FIXED, FP16, RELAXED, TF32
-from rlx_edge.ir.dims import ONE, as_dim, ceildiv, dim_max, dim_min, product
+from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, ceildiv, dim_max, dim_min, product
 
 CUBLAS = "cublas"
 CUDNN = "cudnn"
@@ -41,31 +43,22 @@ def precisions(target: CudaTarget) -> Sequence[str]:
 
 
 def candidates(tiled: Tiled, precision: str) -> Ways:
-    """Ways to a contraction; the first is the plain template."""
+    """Ways to a contraction; the first needs no measuring."""
     if precision == FIXED:
         return Ways([split_parts(tiled, tiled.config)])
-    if tiled.window is None or tiled.shape is None:
-        ways = _own(tiled, precision)
-        return Ways([*ways, _cublas(tiled, precision)] if tiled.template == "matmul" else ways)
-    return _with_cudnn(tiled, tiled.shape, tiled.window, precision)
-
-
-def _own(tiled: Tiled, precision: str) -> list[list[Part]]:
-    """Ways by our kernels."""
+    if tiled.shape is not None:
+        return _convolution(tiled, tiled.shape, precision)
     ways = [split_parts(tiled, {**tiled.config, "fused": True})]
     if precision != RELAXED:
         ways += [[part] for part in _matrix_units(tiled, precision)]
-    return ways
+    return Ways([*ways, _cublas(tiled, precision)])
 
 
 def _matrix_units(tiled: Tiled, precision: str) -> Sequence[Part]:
     config = {name: value for name, value in tiled.config.items() if name != "chain"}
     return [
         (
-            tiled.kernel(
-                f"mma_{tiled.template}",
-                {**config, "precision": precision, "tile": tile.name},
-            ),
+            tiled.kernel("mma_matmul", {**config, "precision": precision, "tile": tile.name}),
             tiled.groups(tile.rows, tile.columns),
         )
         for tile in MMA_TILES
@@ -82,32 +75,89 @@ def _cublas(tiled: Tiled, precision: str) -> list[Part]:
     return parts
 
 
-def _with_cudnn(tiled: Tiled, shape: Shape, window: Window, precision: str) -> Ways:
-    """Our kernels, and cuDNN between two that turn channels round in scratch memory, as far as it
-    stays within ``SCRATCH_LIMIT``; beyond it our first way runs in its place."""
-    tiled = replace(tiled, behind=len(SCRATCH_SLOTS))
-    ways = _own(tiled, precision)
+# ---- convolutions ------------------------------------------------------------------------------
+
+
+def _convolution(tiled: Tiled, shape: Shape, precision: str) -> Ways:
+    """Our kernels, on matrix units but in ``relaxed``, and cuDNN where the window is known."""
+    packed = _weights(shape, tiled.config, precision)
+    plain = precision == RELAXED
+    behind = (WEIGHTS, SCRATCH) if plain else (SCRATCH,)
+    tiled = replace(tiled, behind=len(behind))
+    config: dict[str, int | str | bool] = {
+        **{name: value for name, value in tiled.config.items() if name != "chain"},
+        "precision": precision,
+    }
+    if plain:
+        first = split_parts(tiled, {**tiled.config, "fused": True})
+        ways, scratch = [first], ZERO
+    else:
+        ways, scratch = _matrix_conv(tiled, shape, config)
+    if tiled.window is not None:
+        way, need = _cudnn(tiled, shape, tiled.window, config)
+        ways.append([*way, *_instead(ways[0], way[1][1])])
+        scratch = dim_max(scratch, need)
+    elif plain:
+        return Ways([split_parts(replace(tiled, behind=0), {**tiled.config, "fused": True})])
+    return Ways(ways, None if plain else packed, packed if plain else None, scratch)
+
+
+def _instead(first: Sequence[Part], runs: Dim) -> list[Part]:
+    """The first way where ``runs`` is 0; 1 where another one runs."""
+    return [(kernel, groups - groups * runs) for kernel, groups in first]
+
+
+def _matrix_conv(
+    tiled: Tiled, shape: Shape, config: Mapping[str, int | str | bool]
+) -> tuple[list[list[Part]], Dim]:
+    """A way for each tile and one with split sums, and the scratch memory of that."""
+    precision = str(config["precision"])
+
+    def part(tile: ConvTile, split: bool) -> Part:
+        kernel = tiled.kernel("mma_conv2d", {**config, "tile": tile.name, "split": split})
+        if split:
+            kernel = replace(kernel, epilogue=None)
+        return kernel, tiled.groups(tile.rows, tile.columns)
+
+    ways = [[part(tile, False)] for tile in CONV_TILES]
+    tile = CONV_TILES[0]
+    kernel, tiles = part(tile, True)
+    taps = as_dim(int(config["rows"]) * int(config["columns"]))
+    count = split_count(tiles, taps * (wide(shape.channels, precision) // LANES))
+    few = dim_min(count - 1, 1)
+    outputs = shape.result_elements(precision)
+    result = tiled.kernel("channels_last_result", {**config, "tile": tile.name})
+    turns = shape.turns(outputs, shape.slices * wide(shape.n, precision))
+    split: list[Part] = [(kernel, tiles * count * few), (result, turns * few)]
+    return [*ways, [*split, *_instead(ways[0], few)]], outputs * 4 * count * few
+
+
+def _cudnn(
+    tiled: Tiled, shape: Shape, window: Window, config: Mapping[str, int | str | bool]
+) -> tuple[list[Part], Dim]:
+    """cuDNN between two kernels that turn channels round in scratch memory, and the bytes of that;
+    nothing of it runs where those are more than ``SCRATCH_LIMIT``."""
+    precision = str(config["precision"])
     need = shape.scratch_bytes(window, precision)
     fits = dim_min(as_dim(SCRATCH_LIMIT) // dim_max(need, 1), 1)
-    config: dict[str, int | str | bool] = {**window.config, "precision": precision}
-    layouts = {name: tiled.config[name] for name in ("input", "output")}
-    turned = replace(tiled.kernel("channels_last", {**config, **layouts}), epilogue=None)
-    library = replace(tiled.kernel(CUDNN, config), epilogue=None)
-    result = tiled.kernel("channels_last_result", {"precision": precision, **layouts})
-    inputs = shape.input_elements(window, precision)
-    outputs = shape.result_elements(precision)
-    by_library: list[Part] = [
-        (turned, fits * shape.turns(inputs, shape.slices * wide(shape.channels, precision))),
-        (library, fits),
+    walk: dict[str, int | str | bool] = {**window.config, "precision": precision}
+    turned = tiled.kernel("channels_last", {**walk, "input": config["input"]})
+    result = tiled.kernel("channels_last_result", {**config, "tile": ""})
+    inputs, outputs = shape.input_elements(window, precision), shape.result_elements(precision)
+    parts: list[Part] = [
+        (
+            replace(turned, epilogue=None),
+            fits * shape.turns(inputs, shape.slices * wide(shape.channels, precision)),
+        ),
+        (replace(tiled.kernel(CUDNN, walk), epilogue=None), fits),
         (result, fits * shape.turns(outputs, shape.slices * wide(shape.n, precision))),
     ]
-    instead = [(kernel, groups - groups * fits) for kernel, groups in ways[0]]
-    return Ways([*ways, [*by_library, *instead]], _weights(shape, window, precision), need * fits)
+    return parts, need * fits
 
 
-def _weights(shape: Shape, window: Window, precision: str) -> Pack:
+def _weights(shape: Shape, config: Mapping[str, int | str | bool], precision: str) -> Pack:
     """Weights as ``channels_last.py`` says."""
-    taps = as_dim(window.taps[0] * window.taps[1])
+    taps = as_dim(int(config["rows"]) * int(config["columns"]))
     kernel = template_kernel("channels_last_weights", {"precision": precision}, 2, PACK_WORDS)
     channels, outputs = wide(shape.channels, precision), wide(shape.n, precision)
     elements = product((shape.slices, outputs, taps, channels))

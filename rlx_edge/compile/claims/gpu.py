@@ -137,11 +137,15 @@ class Tiled:
 @dataclass(frozen=True, slots=True)
 class Ways:
     """Ways to a contraction, each of kernels between which the plan decides; the first needs no
-    measuring. ``pack`` is another form of operand 1, ``scratch`` bytes of memory that any of them
-    use: slots behind the extra operands."""
+    measuring.
+
+    ``weights`` is the form of a convolution's operand 1, if it is not the usual one. Slots behind
+    the extra operands: ``again`` another form of it, ``scratch`` bytes of memory.
+    """
 
     parts: Sequence[Sequence[Part]]
-    pack: Pack | None = None
+    weights: Pack | None = None
+    again: Pack | None = None
     scratch: Dim | None = None
 
 
@@ -218,7 +222,7 @@ def _claim_conv(
     ((kernel, workgroups), *others), *alternatives = ways.parts
     return Claim(
         kernel,
-        _operands(epilogue, _weight_pack(w.type, groups), ways.pack),
+        _operands(epilogue, ways.weights or _weight_pack(w.type, groups), ways.again),
         ways.scratch,
         conv_arguments(x, result, geometry, epilogue.kinds, full_storage(epilogue, operands)),
         result.type.size * inner * rows * columns * 2,

@@ -19,8 +19,9 @@ PIXELS, QUADS = 32, 8
 """Pixels by fours of channels that a workgroup turns round."""
 PACK_WORDS = ("slices", "n", "channels", "taps")
 """Of packed weights: groups, outputs and inputs of a group, taps."""
-SCRATCH_SLOTS = ("weights", "scratch")
-"""Slots behind the extra operands."""
+WEIGHTS, SCRATCH = "weights", "scratch"
+"""Slots behind the extra operands: a second form of the weights, if operand ``b`` is another one,
+and scratch memory."""
 
 
 def lanes(precision: str) -> int:

@@ -74,9 +74,10 @@ class Choices:
         return found
 
     def _name(self, choice: Choice, way: int) -> str:
-        kernel = self._program.launches[choice.starts[way]].kernel
-        entry = self._program.entries[kernel]
-        return f"{way} {entry.library or entry.name}"
+        launches = (self._program.launches[launch] for launch in choice.way(way))
+        entries = [self._program.entries[launch.kernel] for launch in launches]
+        library = next((entry.library for entry in entries if entry.library), "")
+        return f"{way} {library or entries[0].name}"
 
     def _measured(self, choice: Choice) -> Measured:
         return self._tuning.measured(

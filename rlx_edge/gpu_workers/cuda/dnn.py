@@ -33,21 +33,23 @@ EXCLUDED_F32 = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS")
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """``cudnn:tf32:3x3:2x2:1x1:6``: precision, taps, strides, dilations, addresses of a record."""
+    """``cudnn:tf32:3x3:2x2:1x1:2:5``: precision, taps, strides, dilations, which address of a
+    record is that of the weights, how many it has. The last one is that of scratch memory."""
 
     precision: str
     taps: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
+    weights: int
     slots: int
 
 
 def parse_routine(text: str) -> Routine:
     """What stands in an entry of a program."""
-    _, precision, *pairs, slots = text.split(":")
+    _, precision, *pairs, weights, slots = text.split(":")
     numbers = [tuple(int(part) for part in pair.split("x")) for pair in pairs]
     taps, stride, dilation = ((row, column) for row, column in numbers)
-    return Routine(precision, taps, stride, dilation, int(slots))
+    return Routine(precision, taps, stride, dilation, int(weights), int(slots))
 
 
 @dataclass(frozen=True, slots=True)

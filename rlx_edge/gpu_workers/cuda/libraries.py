@@ -44,15 +44,15 @@ class Libraries:
         self._blas.matmul(precision, (out, a, b), (slices, m, n, k), (a_slice, b_slice))
 
     def convolution(self, routine: str, places: Sequence[int], words: Sequence[int]) -> None:
-        """A convolution by cuDNN; the words are those of the conv2d template. Its last addresses
-        are packed weights and scratch memory: the result, behind it the input."""
+        """A convolution by cuDNN; the words are those of the conv2d template. Scratch memory
+        has the result, behind it the input."""
         if self._dnn is None:
             self._dnn = Dnn(self._device, self._stream)
         parsed = parse_routine(routine)
         slots = parsed.slots
         slices, images, height, width, n, channels = words[slots : slots + 6]
         wanted = Convolution(parsed, Shape(slices, images, height, width, n, channels))
-        weights, scratch = places[slots - 2 : slots]
+        weights, scratch = places[parsed.weights], places[slots - 1]
         self._dnn.convolve(wanted, (scratch, scratch + wanted.result_bytes, weights))
 
     def close(self) -> None:

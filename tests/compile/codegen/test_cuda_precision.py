@@ -102,7 +102,7 @@ def test_every_way_to_a_product(precision: str, tmp_path: Path) -> None:
 def test_every_way_to_a_convolution(precision: str, tmp_path: Path) -> None:
     cases = [
         *((3, 16, 3, 2, 1, 1), (16, 10, 1, 1, 1, 1), (8, 72, 3, 1, 1, 1), (8, 16, 3, 1, 2, 1)),
-        *((20, 12, 3, 2, 1, 2), (12, 6, 3, 1, 3, 1)),
+        *((20, 12, 3, 2, 1, 2), (12, 6, 3, 1, 3, 1), (32, 70, 3, 1, 1, 1)),
     ]
     modules = [conv(*case) for case in cases]
     all_compiled = [compiled_for(module, precision) for module in modules]

@@ -53,8 +53,12 @@ $load\
 """
 )
 ELEMENTS = {
-    "f32": ("float4", "four"),
-    "f16": ("uint2", "make_uint2(as_halves(four.x, four.y), as_halves(four.z, four.w))"),
+    "relaxed": ("float4", "four"),
+    "tf32": (
+        "uint4",
+        "make_uint4(as_tf32(four.x), as_tf32(four.y), as_tf32(four.z), as_tf32(four.w))",
+    ),
+    "fp16": ("uint2", "make_uint2(as_halves(four.x, four.y), as_halves(four.z, four.w))"),
 }
 """What four channels are stored as, and how they become it."""
 RESULT = (
@@ -71,14 +75,22 @@ $pointers\
   const int pixels = words.images * height * width, quads = words.slices * each;
   const int pixel_tiles = (pixels + $pixels - 1) / $pixels;
   const int tiles = pixel_tiles * ((quads + $quads - 1) / $quads);
+$splits\
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int pixel_first = tile % pixel_tiles * $pixels, first = tile / pixel_tiles * $quads;
     {
       const int pixel = pixel_first + threadIdx.x / $quads;
       const int quad = first + threadIdx.x % $quads;
-      if (pixel < pixels && quad < quads)
-        turned[threadIdx.x / $quads][threadIdx.x % $quads]
-            = from[(long long)pixel * quads + quad];
+      if (pixel < pixels && quad < quads) {
+        const float4* part = from + (long long)pixel * quads + quad;
+        float4 sum = *part;
+        for (int split = 1; split < splits; ++split) {
+          part += (long long)pixels * quads;
+          const float4 next = *part;
+          sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
+        }
+        turned[threadIdx.x / $quads][threadIdx.x % $quads] = sum;
+      }
     }
     __syncthreads();
     const int pixel = pixel_first + threadIdx.x % $pixels;
@@ -96,6 +108,13 @@ $store\
 }
 """
 )
+SPLIT_SUMS = """\
+  const int each_in = (words.channels + $lanes - 1) / $lanes * ($lanes / 4);
+  const int all_rounds = ($taps * each_in + 3) / 4;
+  const int tile_count = words.slices * ((pixels + $rows - 1) / $rows)
+      * ((n + $columns - 1) / $columns);
+"""
+"""How many parts the sums have, as their kernel finds it."""
 PACK = """\
 $head
 {

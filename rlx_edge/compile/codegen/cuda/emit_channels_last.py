@@ -3,13 +3,21 @@ the result back in its layout, with the epilogue."""
 
 from __future__ import annotations
 
-from rlx_edge.compile.codegen.cuda.channels_last_text import ELEMENTS, INPUT, PACK, RESULT
+from rlx_edge.compile.codegen.cuda.channels_last_text import (
+    ELEMENTS,
+    INPUT,
+    PACK,
+    RESULT,
+    SPLIT_SUMS,
+)
+from rlx_edge.compile.codegen.cuda.emit_mma_conv import split_text
+from rlx_edge.compile.codegen.cuda.mma_conv_text import ONE_SPLIT
 from rlx_edge.compile.codegen.cuda.template_parts import conv_store, fill, pointers
 from rlx_edge.compile.codegen.cuda.template_text import PLANES_LOAD, QUAD_LOAD
 from rlx_edge.compile.templates.channels_last import PIXELS, QUADS, lanes
 from rlx_edge.compile.templates.gpu import BLOCKED, matmul_slots
+from rlx_edge.compile.templates.mma_conv import conv_tile
 from rlx_edge.compile.workgroups import FLAT_THREADS
-from rlx_edge.ir.attributes import FP16
 from rlx_edge.ir.kernel import TemplateKernel
 
 
@@ -32,9 +40,18 @@ def emit_input(kernel: TemplateKernel, head: str) -> str:
 
 
 def emit_result(kernel: TemplateKernel, head: str) -> str:
-    """The result from scratch memory, after the epilogue."""
+    """The result from scratch memory, of the parts of its sums if they are split, after the
+    epilogue."""
+    options = dict(kernel.config)
+    splits = ONE_SPLIT
+    if options["tile"]:
+        tile = conv_tile(str(options["tile"]))
+        taps = int(options["rows"]) * int(options["columns"])
+        sizes = {"rows": tile.rows, "columns": tile.columns, "taps": taps}
+        splits = fill(SPLIT_SUMS, {**_numbers(kernel), **sizes}) + split_text()
     values = {
         **_numbers(kernel),
+        "splits": splits,
         "head": head,
         "pointers": pointers(matmul_slots(kernel.extras)),
         "store": conv_store(kernel),
@@ -49,7 +66,7 @@ def emit_pack(kernel: TemplateKernel, head: str) -> str:
 
 def _numbers(kernel: TemplateKernel) -> dict[str, object]:
     precision = str(kernel.option("precision"))
-    element, value = ELEMENTS["f16" if precision == FP16 else "f32"]
+    element, value = ELEMENTS[precision]
     return {
         "pixels": PIXELS,
         "quads": QUADS,

@@ -1,37 +1,25 @@
-"""Contractions on matrix units as CUDA C++, and the epilogue that follows a library's product."""
+"""Matrix products on matrix units as CUDA C++, and the epilogue after a library's product."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from string import Template
 
 from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines
 from rlx_edge.compile.codegen.cuda.mma_text import (
-    CONV,
     FINISH,
     JOIN_PARTS,
     KEEP_A,
     KEEP_B,
     MATMUL,
-    STORE_BLOCKED,
-    STORE_PLANES,
 )
 from rlx_edge.compile.codegen.cuda.template_parts import (
     MATMUL_PLACES,
     fill,
-    image_places,
     indented,
     matmul_values,
     pointers,
-    stored_place,
 )
-from rlx_edge.compile.codegen.cuda.template_text import (
-    CONV_A,
-    CONV_B,
-    PLANES_LOAD,
-    QUAD_LOAD,
-)
-from rlx_edge.compile.templates.gpu import BLOCKED, matmul_slots
+from rlx_edge.compile.templates.gpu import matmul_slots
 from rlx_edge.compile.templates.mma import A_STRIDE, PER_WORD, WORDS, MmaTile, mma_tile
 from rlx_edge.compile.workgroups import FLAT_THREADS
 from rlx_edge.ir.kernel import TemplateKernel
@@ -45,38 +33,6 @@ def mma_threads(kernel: TemplateKernel) -> int:
 def emit_mma_matmul(kernel: TemplateKernel, head: str) -> str:
     """``out = epilogue(a b)`` with operands rounded to the kernel's precision."""
     return _filled(kernel, MATMUL, matmul_values(kernel, head, 6))
-
-
-def emit_mma_conv(kernel: TemplateKernel, head: str) -> str:
-    """A convolution as a product of pixels by taps; packed weights as the plain template's."""
-    blocked = kernel.option("output") == BLOCKED
-    plane, pixel = ("(column / 4)", "x * 4 + column % 4") if blocked else ("column", "x")
-    rows, columns = int(kernel.option("rows")), int(kernel.option("columns"))
-    full = stored_place("{slot}", plane, pixel)
-    lines, result = epilogue_lines(kernel.epilogue, kernel.extras, image_places(full))
-    store = fill(
-        STORE_BLOCKED if blocked else STORE_PLANES,
-        {
-            "epilogue": indented(lines, 7 if blocked else 6),
-            "result": result,
-            "place": stored_place("out", plane, pixel),
-        },
-    )
-    taps = {"taps": rows * columns, "kernel_columns": columns}
-    load = CONV_A + (QUAD_LOAD if kernel.option("input") == BLOCKED else PLANES_LOAD)
-    values = {
-        "head": head,
-        "pointers": pointers(matmul_slots(kernel.extras)),
-        "load_a": Template(load).safe_substitute(taps),
-        "load_b": CONV_B,
-        "a_row": "item % $rows",
-        "a_quad": "item / $rows",
-        "store": store,
-        # Channels behind the last one are +0 up to a whole block.
-        "stored": "(n + 3) / 4 * 4" if blocked else "n",
-        **taps,
-    }
-    return _filled(kernel, CONV, values)
 
 
 def emit_finish(kernel: TemplateKernel, head: str) -> str:

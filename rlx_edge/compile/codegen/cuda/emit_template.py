@@ -16,7 +16,6 @@ from rlx_edge.compile.codegen.cuda.emit_attention import (
     attention_words,
     emit_attention,
     emit_few_attention,
-    emit_join_attention,
     emit_mma_attention,
     emit_pack_attention,
 )
@@ -24,10 +23,10 @@ from rlx_edge.compile.codegen.cuda.emit_channels_last import emit_input, emit_pa
 from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines
 from rlx_edge.compile.codegen.cuda.emit_mma import (
     emit_finish,
-    emit_mma_conv,
     emit_mma_matmul,
     mma_threads,
 )
+from rlx_edge.compile.codegen.cuda.emit_mma_conv import emit_mma_conv, mma_conv_threads
 from rlx_edge.compile.codegen.cuda.template_parts import (
     Words,
     conv_kernel_words,
@@ -54,7 +53,7 @@ from rlx_edge.compile.codegen.cuda.template_text import (
     STEP,
 )
 from rlx_edge.compile.epilogue_access import BATCH_CHANNEL
-from rlx_edge.compile.templates.channels_last import PACK_WORDS
+from rlx_edge.compile.templates.channels_last import PACK_WORDS, WEIGHTS
 from rlx_edge.compile.templates.gpu import (
     BLOCKED,
     GpuTile,
@@ -62,7 +61,7 @@ from rlx_edge.compile.templates.gpu import (
     parse_gpu_tile,
 )
 from rlx_edge.compile.workgroups import FLAT_THREADS
-from rlx_edge.ir.attributes import FP16
+from rlx_edge.ir.attributes import RELAXED
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.kernel import TemplateKernel
 
@@ -98,7 +97,7 @@ def uses_matrix_units(kernel: TemplateKernel) -> bool:
     """Whether the kernel's text calls the functions of ``mma_text``."""
     return kernel.template.startswith("mma_") or (
         kernel.template in ("channels_last", "channels_last_weights")
-        and kernel.option("precision") == FP16
+        and kernel.option("precision") != RELAXED
     )
 
 
@@ -117,7 +116,8 @@ def library_routine(kernel: TemplateKernel) -> str:
     if kernel.template == "cudnn":
         words.append(f"{options['rows']}x{options['columns']}")
         words += [f"{options[f'row_{of}']}x{options[f'column_{of}']}" for of in _OF_WINDOW]
-        words.append(str(len(template_words(kernel)[0])))
+        slots = template_words(kernel)[0]
+        words += [str(slots.index(WEIGHTS if WEIGHTS in slots else "b")), str(len(slots))]
     return ":".join(words)
 
 
@@ -240,10 +240,9 @@ _TEMPLATES: dict[str, _Row] = {
     "conv2d": _Row(_conv, lambda kernel: _tile(kernel).threads, conv_kernel_words),
     "depthwise": _Row(_depthwise, lambda kernel: FLAT_THREADS, conv_kernel_words),
     "mma_matmul": _Row(emit_mma_matmul, mma_threads, matmul_kernel_words),
-    "mma_conv2d": _Row(emit_mma_conv, mma_threads, conv_kernel_words),
+    "mma_conv2d": _Row(emit_mma_conv, mma_conv_threads, conv_kernel_words),
     "attention": _Row(emit_attention, attention_threads, attention_words),
     "mma_attention": _Row(emit_mma_attention, attention_threads, attention_words),
-    "join_attention": _Row(emit_join_attention, attention_threads, attention_words),
     "mma_pack_attention": _Row(emit_pack_attention, attention_threads, attention_words),
     "mma_packed_attention": _Row(emit_mma_attention, attention_threads, attention_words),
     "few_attention": _Row(emit_few_attention, attention_threads, attention_words),

@@ -1,4 +1,4 @@
-"""The C++ of contractions on matrix units, filled in as ``template_text``.
+"""The C++ of matrix products on matrix units, filled in as ``template_text``.
 
 Two tiles of shared memory take turns, so one barrier a round suffices. Fragments are those of
 ``mma.sync`` m16n8k8 (tf32) and m16n8k16 (f16), which lie alike in words (PTX ISA, "Matrix Fragments
@@ -6,8 +6,6 @@ for mma.m16n8k8" and ".m16n8k16").
 """
 
 from __future__ import annotations
-
-from rlx_edge.compile.codegen.cuda.template_text import PIXEL_ROWS
 
 FUNCTIONS = """\
 static __device__ __forceinline__ unsigned as_tf32(float x)
@@ -40,6 +38,35 @@ static __device__ __forceinline__ void multiply_fp16(float* d, const unsigned* a
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+// Copies to shared memory that run by themselves; what is not there is 0.
+static __device__ __forceinline__ void copy_sixteen(void* to, const void* from, bool there)
+{
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+      :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+// The same for what is wanted again soon.
+static __device__ __forceinline__ void copy_near(void* to, const void* from, bool there)
+{
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;"
+      :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+static __device__ __forceinline__ void copy_four(void* to, const void* from, bool there)
+{
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+      :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 4 : 0) : "memory");
+}
+static __device__ __forceinline__ void close_copies()
+{
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Until at most so many groups of copies are under way.
+template <int groups>
+static __device__ __forceinline__ void wait_copies()
+{
+  asm volatile("cp.async.wait_group %0;" :: "n"(groups) : "memory");
+}
+// Where a row of shared memory has its first four words, in fours; neighbours differ.
+static __device__ __forceinline__ int turn(int row) { return row / 2 % 2 * 2 + row / 4 % 2; }
 """
 THREAD = """\
   const int part = threadIdx.x / $part_threads, lane = threadIdx.x % $part_threads;
@@ -220,61 +247,6 @@ $epilogue\
 }
 """
 )
-CONV = (
-    """\
-$head
-{
-"""
-    + SHARED
-    + """\
-  __shared__ int a_at[$rows];
-$pointers\
-  const int height = words.height, width = words.width, n = words.n, b_row = words.b_row;
-  const int pixels = words.images * height * width, k = words.blocks * $taps * 4;
-  const int row_tiles = (pixels + $rows - 1) / $rows, column_tiles = (n + $columns - 1) / $columns;
-  const int tile_count = words.slices * row_tiles * column_tiles;
-"""
-    + THREAD
-    + """\
-  for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
-"""
-    + PIXEL_ROWS
-    + ROUNDS
-    + """\
-    #pragma unroll
-    for (int i = 0; i < $m_tiles; ++i)
-      #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int pixel = row_first + warp_row + i * 16 + half * 8 + group;
-        const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
-        #pragma unroll
-        for (int j = 0; j < $n_tiles; ++j)
-          #pragma unroll
-          for (int odd = 0; odd < 2; ++odd) {
-            const int column = column_first + warp_column + j * 8 + member * 2 + odd;
-            if (part > 0 || pixel >= pixels || column >= $stored) continue;
-            const int channel = slice * n + column;
-            const float acc = total[i][j][half * 2 + odd];
-$store\
-          }
-      }
-    __syncthreads();
-  }
-}
-"""
-)
-STORE_BLOCKED = """\
-            float lane_value = 0.0f;
-            if (column < n) {
-$epilogue\
-              lane_value = $result;
-            }
-            out[$place] = lane_value;
-"""
-STORE_PLANES = """\
-$epilogue\
-            out[$place] = $result;
-"""
 FINISH = """\
 $head
 {

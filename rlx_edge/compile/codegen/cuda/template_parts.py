@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from string import Template
 
-from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines
+from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines, fours_of
 from rlx_edge.compile.codegen.cuda.template_text import (
     A_SINGLE,
     A_VECTOR,
@@ -18,7 +18,7 @@ from rlx_edge.compile.codegen.cuda.template_text import (
     STORE_PLANES,
 )
 from rlx_edge.compile.epilogue_access import BATCH_CHANNEL, CHANNEL, FULL, SCALAR
-from rlx_edge.compile.templates.channels_last import SCRATCH_SLOTS
+from rlx_edge.compile.templates.channels_last import SCRATCH, WEIGHTS
 from rlx_edge.compile.templates.gpu import (
     BLOCKED,
     MATMUL_WORDS,
@@ -92,12 +92,14 @@ def conv_store(kernel: TemplateKernel) -> str:
     blocked = kernel.option("output") == BLOCKED
     plane, pixel = ("(column / 4)", "x * 4") if blocked else ("(column + j)", "x")
     lane = " + j" if blocked else ""
+    full = stored_place("{slot}", plane, pixel)
     lines, result = epilogue_lines(
-        kernel.epilogue, kernel.extras, image_places(stored_place("{slot}", plane, pixel) + lane)
+        kernel.epilogue, kernel.extras, image_places(full + lane), in_fours=blocked
     )
     return fill(
         STORE_BLOCKED if blocked else STORE_PLANES,
         {
+            "fours": indented(fours_of(kernel.extras, full), 3) if blocked else "",
             "epilogue": indented(lines, 5 if blocked else 4),
             "result": result,
             "place": stored_place("out", plane, pixel),
@@ -107,7 +109,7 @@ def conv_store(kernel: TemplateKernel) -> str:
 
 def conv_kernel_words(kernel: TemplateKernel) -> Words:
     extras = extra_slots(kernel.extras)
-    behind = SCRATCH_SLOTS[: len(kernel.buffers) - 3 - len(extras)]
+    behind = {0: (), 1: (SCRATCH,), 2: (WEIGHTS, SCRATCH)}[len(kernel.buffers) - 3 - len(extras)]
     return ("out", "a", "b", *extras, *behind), conv_words(kernel.extras)
 
 

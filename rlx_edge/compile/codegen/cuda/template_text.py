@@ -250,6 +250,7 @@ CONV_B = """\
           four = *(const float4*)(b_slice + at_k * b_row + column_first + column);
 """
 STORE_BLOCKED = """\
+$fours\
       float four[4];
       #pragma unroll
       for (int j = 0; j < 4; ++j) {

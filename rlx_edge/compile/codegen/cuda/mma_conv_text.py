@@ -1,0 +1,243 @@
+"""The C++ of convolutions on matrix units, filled in as ``template_text``.
+
+A round takes four fours of channels: of one tap, so that the next round finds most pixels in the
+first-level cache, or of neighbouring taps where channels do not come in sixteens. Several rounds
+are on their way to shared memory at a time. There a row has its fours of input in an order of its
+own, as ``turn`` says, so that neither copies nor fragments meet a bank twice. Sums go through
+shared memory to the threads that store four channels of a pixel at a time.
+"""
+
+from __future__ import annotations
+
+CONV = """\
+$head
+{
+  __shared__ __align__(16) unsigned tiles[$shared_words];
+$pointers\
+  const int height = words.height, width = words.width, n = words.n;
+  const int wide = (n + $lanes - 1) / $lanes * $lanes;
+  const int each = (words.channels + $lanes - 1) / $lanes * ($lanes / 4);
+  const int pixels = words.images * height * width;
+  const int row_tiles = (pixels + $rows - 1) / $rows, column_tiles = (n + $columns - 1) / $columns;
+  const int tile_count = words.slices * row_tiles * column_tiles;
+  const int all_rounds = ($taps * each + 3) / 4;
+  const bool one_tap = each % 4 == 0;
+$splits\
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int group = lane / 4, member = lane % 4;
+  const int warp_row = warp / ($columns / $warp_columns) * $warp_rows;
+  const int warp_column = warp % ($columns / $warp_columns) * $warp_columns;
+  // What this thread copies: fours of channels of one row of input, and rows of weights.
+  const int a_row = threadIdx.x % $rows, a_quad = threadIdx.x / $rows;
+  const int b_row = threadIdx.x / $b_quads, b_quad = threadIdx.x % $b_quads;
+  for (int tile = blockIdx.x; tile < tile_count * splits; tile += gridDim.x) {
+    const int row_first = tile % row_tiles * $rows;
+    const int column_first = tile / row_tiles % column_tiles * $columns;
+    const int slice = tile / row_tiles / column_tiles % words.slices;
+    const int split = tile / tile_count;
+    const int split_rounds = (all_rounds + splits - 1) / splits, first = split * split_rounds;
+    const int rounds = lesser_integer<int>(split_rounds, all_rounds - first);
+    bool a_there;
+    const float* a_from = a;
+    {
+      const int pixel = row_first + a_row;
+      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
+      a_there = pixel < pixels;
+      if (a_there)
+        a_from = a + words.a_origin + slice * words.a_slice + image * words.a_image
+            + y * words.a_row + x * words.a_pixel;
+    }
+    int block[$a_each], tap[$a_each];
+    #pragma unroll
+    for (int i = 0; i < $a_each; ++i) {
+      const int quad = a_quad + i * $a_step;
+      tap[i] = one_tap ? first % $taps : (first * 4 + quad) / each;
+      block[i] = one_tap ? first / $taps * 4 + quad : (first * 4 + quad) % each;
+    }
+    const int b_depth = $taps * each * 4;
+    const $b_type* const b_from = (const $b_type*)b
+        + ((long long)slice * wide + column_first + b_row) * b_depth + b_quad * $b_elements;
+    int b_tap = first % $taps, b_at = one_tap ? (b_tap * each + first / $taps * 4) * 4 : first * 16;
+    const auto fetch = [&](int stage) {
+      unsigned* const a_tile = tiles + stage * $stage_words;
+      unsigned* const b_tile = a_tile + $rows * 16;
+      #pragma unroll
+      for (int i = 0; i < $a_each; ++i) {
+        unsigned* to = a_tile + a_row * 16 + ((a_quad + i * $a_step) ^ turn(a_row)) * 4;
+        const int tap_row = tap[i] / $kernel_columns, tap_column = tap[i] % $kernel_columns;
+        const float* from = a_from + tap_row * words.a_tap_row + tap_column * words.a_tap_column;
+        const bool there = a_there && tap[i] < $taps && block[i] < words.blocks;
+$copy_a\
+        if (one_tap) {
+          tap[i] = tap[i] + 1 == $taps ? 0 : tap[i] + 1;
+          block[i] += tap[i] == 0 ? 4 : 0;
+        } else {
+          block[i] += 4;
+          while (block[i] >= each) {
+            block[i] -= each;
+            ++tap[i];
+          }
+        }
+      }
+      #pragma unroll
+      for (int i = 0; i < $b_each; ++i) {
+        const int row = b_row + i * $b_step;
+        const bool there = column_first + row < wide && b_at + b_quad * $b_elements < b_depth;
+        const $b_type* from = b_from + (long long)i * $b_step * b_depth + b_at;
+        copy_sixteen(b_tile + $b_place, there ? from : (const $b_type*)b, there);
+      }
+      b_tap = b_tap + 1 == $taps ? 0 : b_tap + 1;
+      b_at += !one_tap ? 16 : b_tap > 0 ? each * 4 : 16 - ($taps - 1) * each * 4;
+    };
+    float total[$m_tiles][$n_tiles][4];
+    #pragma unroll
+    for (int i = 0; i < $m_tiles; ++i)
+      #pragma unroll
+      for (int j = 0; j < $n_tiles; ++j)
+        #pragma unroll
+        for (int c = 0; c < 4; ++c) total[i][j][c] = 0.0f;
+    #pragma unroll
+    for (int stage = 0; stage < $stages - 1; ++stage) {
+      if (stage < rounds) fetch(stage);
+      close_copies();
+    }
+    int now = 0, next = $stages - 1;
+    for (int round = 0; round < rounds; ++round) {
+      wait_copies<$stages - 2>();
+      __syncthreads();
+      if (round + $stages - 1 < rounds) fetch(next);
+      close_copies();
+      const unsigned* a_tile = tiles + now * $stage_words + (warp_row + group) * 16;
+      const unsigned* b_tile = tiles + now * $stage_words + $rows * 16;
+$step\
+      now = now + 1 == $stages ? 0 : now + 1;
+      next = next + 1 == $stages ? 0 : next + 1;
+    }
+    wait_copies<0>();
+    __syncthreads();
+    float* const sums = (float*)tiles;
+    #pragma unroll
+    for (int chunk = 0; chunk < $m_tiles; chunk += $join) {
+      #pragma unroll
+      for (int i = 0; i < $join; ++i)
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = warp / ($columns / $warp_columns) * ($join * 16) + i * 16 + half * 8
+              + group;
+          #pragma unroll
+          for (int j = 0; j < $n_tiles; ++j) {
+            const float* from = total[chunk + i][j] + half * 2;
+            float* to = sums + row * ($columns + 4) + warp_column + j * 8 + member * 2;
+            *(float2*)to = make_float2(from[0], from[1]);
+          }
+        }
+      __syncthreads();
+      const int row = threadIdx.x % $join_rows;
+      const int pixel = row_first + row / ($join * 16) * $warp_rows + chunk * 16
+          + row % ($join * 16);
+      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
+      for (int place = threadIdx.x / $join_rows * 4; place < $columns; place += $join_step) {
+        const int column = column_first + place;
+        if (pixel >= pixels || column >= n) break;
+        const float4 four_sums = *(const float4*)(sums + row * ($columns + 4) + place);
+$finish\
+      }
+      __syncthreads();
+    }
+  }
+}
+"""
+ONE_SPLIT = """\
+  const int splits = 1;
+"""
+SPLITS = """\
+  const int splits = greater_integer<int>(
+      lesser_integer<int>(
+          lesser_integer<int>($split_groups / tile_count, $most_splits),
+          all_rounds / $least_rounds),
+      1);
+"""
+COPY_BLOCK = """\
+        copy_near(to, there ? from + block[i] * words.a_plane : a, there);
+"""
+COPY_PLANES = """\
+        const int left = there ? words.channels - block[i] * 4 : 0;
+        from += block[i] * 4 * words.a_plane;
+        #pragma unroll
+        for (int c = 0; c < 4; ++c)
+          copy_four(to + c, c < left ? from + c * words.a_plane : a, c < left);
+"""
+STEPS = {
+    "tf32": """\
+      #pragma unroll
+      for (int at = 0; at < 4; at += 2) {
+        const int low = (at ^ turn(group)) * 4 + member;
+        const int high = ((at + 1) ^ turn(group)) * 4 + member;
+        unsigned a_part[$m_tiles][4], b_part[$n_tiles][2];
+        #pragma unroll
+        for (int i = 0; i < $m_tiles; ++i) {
+          const float* from = (const float*)a_tile + i * 256;
+          a_part[i][0] = as_tf32(from[low]);
+          a_part[i][1] = as_tf32(from[128 + low]);
+          a_part[i][2] = as_tf32(from[high]);
+          a_part[i][3] = as_tf32(from[128 + high]);
+        }
+        #pragma unroll
+        for (int j = 0; j < $n_tiles; ++j) {
+          const unsigned* from = b_tile + (warp_column + j * 8 + group) * 16;
+          b_part[j][0] = from[low];
+          b_part[j][1] = from[high];
+        }
+        #pragma unroll
+        for (int i = 0; i < $m_tiles; ++i)
+          #pragma unroll
+          for (int j = 0; j < $n_tiles; ++j) multiply_tf32(total[i][j], a_part[i], b_part[j]);
+      }
+""",
+    "fp16": """\
+      {
+        const int low = (member / 2 ^ turn(group)) * 4 + member % 2 * 2;
+        const int high = ((member / 2 + 2) ^ turn(group)) * 4 + member % 2 * 2;
+        unsigned a_part[$m_tiles][4], b_part[$n_tiles][2];
+        #pragma unroll
+        for (int i = 0; i < $m_tiles; ++i) {
+          const float* from = (const float*)a_tile + i * 256;
+          const float2 at_low = *(const float2*)(from + low);
+          const float2 below_low = *(const float2*)(from + 128 + low);
+          const float2 at_high = *(const float2*)(from + high);
+          const float2 below_high = *(const float2*)(from + 128 + high);
+          a_part[i][0] = as_halves(at_low.x, at_low.y);
+          a_part[i][1] = as_halves(below_low.x, below_low.y);
+          a_part[i][2] = as_halves(at_high.x, at_high.y);
+          a_part[i][3] = as_halves(below_high.x, below_high.y);
+        }
+        #pragma unroll
+        for (int j = 0; j < $n_tiles; ++j) {
+          const unsigned* from = b_tile + (warp_column + j * 8 + group) * 8 + member;
+          b_part[j][0] = from[group / 4 * 4];
+          b_part[j][1] = from[4 - group / 4 * 4];
+        }
+        #pragma unroll
+        for (int i = 0; i < $m_tiles; ++i)
+          #pragma unroll
+          for (int j = 0; j < $n_tiles; ++j) multiply_fp16(total[i][j], a_part[i], b_part[j]);
+      }
+""",
+}
+"""The products of a round: two steps of eight channels, or one of sixteen."""
+B_PLACES = {
+    "tf32": "row * 16 + (b_quad ^ turn(row)) * 4",
+    "fp16": "row * 8 + (b_quad ^ row / 4 % 2) * 4",
+}
+"""Where sixteen bytes of a row of weights lie."""
+FINISH = """\
+        const float total[1][4] = {{four_sums.x, four_sums.y, four_sums.z, four_sums.w}};
+        const int i = 0;
+$store\
+"""
+KEEP = """\
+        float4* const parts = (float4*)at<float>(arena, words.scratch);
+        const long long here = (long long)split * pixels + pixel;
+        parts[(here * words.slices + slice) * (wide / 4) + column / 4] = four_sums;
+"""
+"""What follows the sums: the epilogue, or another kernel that adds up parts."""

@@ -26,7 +26,7 @@ VALUE_PADS = {TF32: 4, FP16: 8}
 """Words behind a row in shared memory: fragments meet no bank twice."""
 LANES = 16
 """Threads that share a row of scores where there are no matrix units."""
-BUSY = {RELAXED: 84, TF32: 57, FP16: 48}
+BUSY = {RELAXED: 84, TF32: 57, FP16: 49}
 """Registers of a thread beside the numbers that it keeps: addresses, operands on their way."""
 BIAS_BUSY, COPY_BUSY = 17, 8
 FULL_REGISTERS = (128, 168)

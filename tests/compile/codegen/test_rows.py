@@ -12,12 +12,12 @@ import numpy.typing as npt
 import pytest
 
 from rlx_edge import InferenceSession
-from rlx_edge.compile import CompiledModule, compile_module
+from rlx_edge.compile import CompiledModule, compile_module, workgroups
 from rlx_edge.compile.lower import lower
 from rlx_edge.compile.targets.cuda import CudaTarget
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.compile.targets.vulkan import VulkanTarget
-from rlx_edge.compile.workgroups import MANY_ROWS, PIECE, SHORT, groups, spread
+from rlx_edge.compile.workgroups import MANY_ROWS, PIECE, SHORT, spread
 from rlx_edge.ir.dims import as_dim, symbol
 from rlx_edge.ir.expression import load, reduce
 from rlx_edge.ir.kernel import Loop, LoopKernel, generalize
@@ -78,7 +78,8 @@ def test_one_launch_a_result(target: Target) -> None:
         launch.value for launch in launches[1::2]
     ] == ["normal", "shares", "logarithms", "unit", "products", "largest", "mean"]  # fmt: skip
     for rows, length in SIZES:
-        counts = [launch.groups.evaluate({"r": rows, "n": length}) for launch in launches]
+        groups = [launch.groups for launch in launches if launch.groups is not None]
+        counts = [count.evaluate({"r": rows, "n": length}) for count in groups]
         assert all(
             min(pair) == 0 < max(pair) for pair in zip(counts[::2], counts[1::2], strict=True)
         )
@@ -106,13 +107,25 @@ def test_vulkan_has_the_bits(expected: list[list[Array]]) -> None:
             ], size
 
 
+def test_time_of_a_row_grows_with_its_length() -> None:
+    """A reduction counts once a row, not once for each of its elements."""
+    times = [
+        launch.time
+        for launch in lower(compiled(CudaTarget(), "cuda:0").placed, CudaTarget()).execute
+    ]
+    assert [
+        time.evaluate({"r": 64, "n": 8192}) / time.evaluate({"r": 64, "n": 4096})
+        for time in times[::2]
+    ] == [pytest.approx(2, rel=0.01) for _ in times[::2]]
+
+
 def test_what_is_the_same_in_all_rows_is_reduced_together() -> None:
     """A mean over everything is no thread's own business."""
     extent = symbol("n")
     total = reduce("sum", ["_r0"], [extent], load(1, F32, [symbol("_r0")]))
     kernel, arguments = generalize(LoopKernel((), (F32, F32), as_dim(0), total / 3.0))
     assert spread(kernel).rows
-    assert [str(count) for _, count in groups(kernel, arguments)] == [
+    assert [str(count) for _, count in workgroups.groups(kernel, arguments)] == [
         "-min(1, 64 // max(1, n)) + 1",
         "min(1, 64 // max(1, n))",
     ]

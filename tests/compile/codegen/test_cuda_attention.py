@@ -5,16 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from rlx_edge.compile import CompiledModule, CudaTarget, compile_module
 from rlx_edge.compile.codegen.cuda.emit import emit_source
 from rlx_edge.gpu_workers.cuda.nvcc import assembler_of
 from rlx_edge.ir.core import Module
+from rlx_edge.ir.kernel import TemplateKernel
 from rlx_edge.ir.parser import parse_module
+from tests.conftest import Golden
 from tests.cuda_host import HostCudaUnit, HostModule, code_of
 from tests.cuda_programs import kernels_of, run_program
 
@@ -141,6 +147,73 @@ def test_causal_attention(precision: str, depth: int, width: int, tmp_path: Path
         for way in range(ways(compiled)):
             (found,) = run_program(compiled, HostCudaUnit(host, 0, way=way), feeds).values()
             assert close(found, reference, precision), (way, t, s)
+
+
+@dataclass(frozen=True)
+class Host:
+    """Kernels of a precision on the CPU: with a bias, and causal."""
+
+    precision: str
+    modules: HostModule
+    compiled: tuple[CompiledModule, CompiledModule]
+
+
+@pytest.fixture(scope="module", params=["relaxed", "fp16"])
+def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    precision = str(request.param)
+    compiled = (
+        compiled_for(parts(16, 16, "h, 1, s"), precision),
+        compiled_for(parse_module(HEAD + WHOLE.format(d=32, e=16)), precision),
+    )
+    codes = [code_of(item.program) for item in compiled]
+    return Host(precision, HostModule(codes, tmp_path_factory.mktemp(precision)), compiled)
+
+
+@settings(max_examples=20, deadline=None)
+@hypothesis.given(data=st.data())
+def test_any_sizes_masks_and_missing_numbers(host: Host, data: st.DataObject) -> None:
+    """Rows of NaN have no weight, as where the parts replace it; without that they stay NaN."""
+    b, h = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 3))
+    t, s = data.draw(st.integers(1, 80)), data.draw(st.sampled_from((1, 7, 64, 65, 132, 300)))
+    causal = data.draw(st.booleans())
+    number = int(causal)
+    depth = 32 if causal else 16
+    feeds = given(b, h, t, s, depth, 16)
+    spoiled = data.draw(st.integers(0, t))
+    feeds["q"][:, :, spoiled:][:, :, :1] = np.nan
+    if causal:
+        feeds = {name: array[0] for name, array in feeds.items()}
+    else:
+        rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+        share = data.draw(st.sampled_from((0.0, 0.5, 1.0)))
+        hidden = rng.random((h, 1, s)) < share
+        feeds["m"] = np.where(hidden, -np.inf, rng.standard_normal((h, 1, s))).astype(np.float32)
+    clean = {name: np.nan_to_num(array, nan=0, neginf=-np.inf) for name, array in feeds.items()}
+    reference = expected(clean, 0.5 if causal else 0.3, causal)
+    reference[..., spoiled : spoiled + 1, :] = np.nan if causal else 0
+    compiled = host.compiled[number]
+    for way in range(ways(compiled)):
+        unit = HostCudaUnit(host.modules, number, way=way)
+        (found,) = run_program(compiled, unit, feeds).values()
+        assert np.array_equal(np.isnan(found), np.isnan(reference)), (way, b, h, t, s)
+        assert close(np.nan_to_num(found), np.nan_to_num(reference), host.precision), (way, t, s)
+
+
+def test_golden_text(golden: Golden) -> None:
+    """Of each kind of kernel one, as the device's compiler gets them."""
+    compiled = [
+        compiled_for(parse_module(HEAD + WHOLE.format(d=32, e=32)), name)
+        for name in ("relaxed", "fp16")
+    ]
+    target = CudaTarget("sm_90")
+    kernels = {
+        kernel.template: kernel
+        for item in compiled
+        for kernel in kernels_of(item, target)
+        if isinstance(kernel, TemplateKernel)
+    }
+    text = emit_source([kernels[name] for name in sorted(kernels)], target).data.decode()
+    golden.check("cuda/attention.cu", text[text.index("\nstruct K0") + 1 :])
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from rlx_edge.compile.codegen.cuda.emit_attention import (
     attention_words,
     emit_attention,
     emit_few_attention,
+    emit_join_attention,
     emit_mma_attention,
     emit_pack_attention,
 )
@@ -243,6 +244,7 @@ _TEMPLATES: dict[str, _Row] = {
     "mma_conv2d": _Row(emit_mma_conv, mma_conv_threads, conv_kernel_words),
     "attention": _Row(emit_attention, attention_threads, attention_words),
     "mma_attention": _Row(emit_mma_attention, attention_threads, attention_words),
+    "join_attention": _Row(emit_join_attention, attention_threads, attention_words),
     "mma_pack_attention": _Row(emit_pack_attention, attention_threads, attention_words),
     "mma_packed_attention": _Row(emit_mma_attention, attention_threads, attention_words),
     "few_attention": _Row(emit_few_attention, attention_threads, attention_words),

@@ -1,10 +1,11 @@
-"""A program's code on a device: the shader module, a pipeline an entry, the pipeline layout."""
+"""A program's code on a device: a shader module and a pipeline an entry, the pipeline layout."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from rlx_edge.compile import single_entries
 from rlx_edge.gpu_workers.vulkan.binding import binding, guarded
 from rlx_edge.gpu_workers.vulkan.context import DeviceBuffer, VulkanContext
 from rlx_edge.ir.kernel import PUSHED_WORDS
@@ -52,24 +53,26 @@ class Pipelines:
 
     def _create(self, code: bytes, entries: Sequence[Entry]) -> None:
         vk, handle = binding(), self.owner.handle
-        request = vk.VkShaderModuleCreateInfo(codeSize=len(code), pCode=code)
-        module = vk.vkCreateShaderModule(handle, request, None)
-        # Stages are passed by value: they stay in a list until the pipelines exist.
-        stages = [
-            vk.VkPipelineShaderStageCreateInfo(
-                stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=module, pName=entry.name
-            )
-            for entry in entries
-        ]
-        requests = [
-            vk.VkComputePipelineCreateInfo(stage=stage, layout=self.layout) for stage in stages
-        ]
+        modules: list[Any] = []
         try:
+            for part in single_entries(code):
+                request = vk.VkShaderModuleCreateInfo(codeSize=len(part), pCode=part)
+                modules.append(vk.vkCreateShaderModule(handle, request, None))
+            # Stages are passed by value: they stay in a list until the pipelines exist.
+            stages = [
+                vk.VkPipelineShaderStageCreateInfo(
+                    stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=module, pName=entry.name
+                )
+                for entry, module in zip(entries, modules, strict=True)
+            ]
+            requests = [
+                vk.VkComputePipelineCreateInfo(stage=stage, layout=self.layout) for stage in stages
+            ]
             made = vk.vkCreateComputePipelines(handle, None, len(requests), requests, None)
             self.pipelines = [made[number] for number in range(len(requests))]
         finally:
-            vk.vkDestroyShaderModule(handle, module, None)
-            del stages
+            for module in modules:
+                vk.vkDestroyShaderModule(handle, module, None)
 
     def _describe(self) -> None:
         """The descriptor set of the memory, where kernels reach it through one."""

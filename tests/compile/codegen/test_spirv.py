@@ -20,6 +20,7 @@ from rlx_edge.compile.codegen.kernel_form import canonical
 from rlx_edge.compile.codegen.spirv.assembler import Module, decode, encode
 from rlx_edge.compile.codegen.spirv.dump import dump
 from rlx_edge.compile.codegen.spirv.emit import emit_module
+from rlx_edge.compile.codegen.spirv.entries import single_entries
 from rlx_edge.compile.codegen.spirv.opcodes import OPCODES
 from rlx_edge.compile.codegen.spirv.quirks import apply_quirks
 from rlx_edge.compile.compiler import compile_module
@@ -389,3 +390,20 @@ def test_long_reductions(owner: VulkanContext, kind: str) -> None:
         two = reduce(kind, ["_r0", "_r1"], [as_dim(count // 7), as_dim(7)], body)
         cases.append(Case(LoopKernel((Loop("_v0", as_dim(2)),), (F32, F32), v0, two), (out, x)))
     check(owner, cases)
+
+
+# ---- entries taken apart -------------------------------------------------------------------------
+
+
+def test_every_entry_has_a_module_of_its_own() -> None:
+    """Valid ones, with the workgroup memory of that kernel only and nothing else left out."""
+    kernels = [*all_kernels(), *(template(name) for name in TEMPLATES)]
+    whole = emit_module(kernels, VulkanTarget())
+    parts = single_entries(whole.data)
+    assert len(parts) == len(kernels) == len(whole.entries)
+    for kernel, entry, part in zip(kernels, whole.entries, parts, strict=True):
+        validate(part)
+        text, alone = dump(part), dump(emit_module([kernel], VulkanTarget()).data)
+        assert f'"{entry.name}"' in text and text.count("OpEntryPoint") == 1
+        for word in ("OpVariable %\\d+ Workgroup", "NoContraction", "OpStore", "OpExecutionMode"):
+            assert len(re.findall(word, text)) == len(re.findall(word, alone)), (entry.name, word)

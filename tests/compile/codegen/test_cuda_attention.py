@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from rlx_edge.compile import CompiledModule, CudaTarget, compile_module
 from rlx_edge.compile.codegen.cuda.emit import emit_source
+from rlx_edge.compile.codegen.cuda.ptxas import unfit
 from rlx_edge.gpu_workers.cuda.nvcc import assembler_of
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.kernel import TemplateKernel
 from rlx_edge.ir.parser import parse_module
+from tests import nvrtc
 from tests.conftest import Golden
 from tests.cuda_host import HostCudaUnit, HostModule, code_of
 from tests.cuda_programs import kernels_of, run_program
@@ -247,3 +249,18 @@ def test_it_compiles_without_spills(arch: str) -> None:
     words = assembler.words(emit_source(list(kernels), target).data)
     assert "bytes spill" in words
     assert "spill" not in words.replace(" 0 bytes spill", "")
+
+
+@pytest.mark.slow
+def test_volta_has_attention_without_matrix_units() -> None:
+    library = nvrtc.library()
+    if library is None:
+        pytest.skip("NVRTC 12 is not installed under build/nvrtc12")
+    target = CudaTarget("sm_70")
+    compiled = compile_module(
+        parts(64, 64, "b, 1, t, s"), target, device="cuda:0", precision="relaxed"
+    )
+    assert names(compiled).count("rlxc::attention") == 1
+    program = compiled.program
+    words = nvrtc.words(program.code, "sm_70", library)
+    assert unfit(program.entries, lambda: words, target.limits) == {}

@@ -8,7 +8,8 @@ class of shapes and device.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from rlx_edge.compile.claims.cuda_attention import claim_attention
 from rlx_edge.compile.claims.gpu import Tiled, Ways, offers, split_parts
@@ -25,11 +26,12 @@ from rlx_edge.compile.templates.channels_last import (
     wide,
 )
 from rlx_edge.compile.templates.mma import MMA_TILES
-from rlx_edge.compile.templates.mma_conv import CONV_TILES, ConvTile, split_count
+from rlx_edge.compile.templates.mma_packed import PACKED_TILES, PackedTile, split_count
 from rlx_edge.compile.workgroups import FLAT_THREADS
 from rlx_edge.ir.attributes import FIXED, FP16, RELAXED, TF32
 from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, ceildiv, dim_max, dim_min, product
 
+Config: TypeAlias = Mapping[str, int | str | bool]
 CUBLAS = "cublas"
 CUDNN = "cudnn"
 """Templates of what the unit hands to a library."""
@@ -48,10 +50,30 @@ def candidates(tiled: Tiled, precision: str) -> Ways:
         return Ways([split_parts(tiled, tiled.config)])
     if tiled.shape is not None:
         return _convolution(tiled, tiled.shape, precision)
+    if tiled.depth is not None and precision != RELAXED:
+        return _packed_matmul(tiled, tiled.depth, precision)
     ways = [split_parts(tiled, {**tiled.config, "fused": True})]
     if precision != RELAXED:
         ways += [[part] for part in _matrix_units(tiled, precision)]
     return Ways([*ways, _cublas(tiled, precision)])
+
+
+def _packed_matmul(tiled: Tiled, depth: Dim, precision: str) -> Ways:
+    """Our kernels that read packed weights, and cuBLAS, which reads them as they are."""
+    _, m, n = tiled.sizes
+    tiled = replace(tiled, behind=2)
+    vectors = {name: tiled.config[name] for name in ("a_vectors", "b_vectors")}
+    config: Config = {**vectors, "precision": precision}
+    columns = wide(n, precision)
+    finish = (
+        tiled.kernel("mma_packed_result", {**config, "tile": PACKED_TILES[0].name}),
+        ceildiv(m * (columns // LANES), as_dim(FLAT_THREADS)),
+    )
+    fours = wide(depth, precision) // LANES
+    split = _Split(fours, m * columns, finish)
+    ways, scratch = _packed_ways(tiled, "mma_packed", config, split)
+    pack = _packed((ONE, n, depth, ONE), (ONE, n), precision)
+    return Ways([*ways, _cublas(tiled, precision)], again=pack, scratch=scratch)
 
 
 def _matrix_units(tiled: Tiled, precision: str) -> Sequence[Part]:
@@ -75,6 +97,37 @@ def _cublas(tiled: Tiled, precision: str) -> list[Part]:
     return parts
 
 
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """What a way with split sums is made of: fours of channels under a sum, results with padding,
+    and the part that adds the sums up."""
+
+    fours: Dim
+    elements: Dim
+    finish: Part
+
+
+def _packed_ways(
+    tiled: Tiled, template: str, config: Config, split: _Split
+) -> tuple[list[list[Part]], Dim]:
+    """A way for each tile and one whose sums are split, as far as there are few workgroups; and the
+    bytes of scratch memory of that."""
+
+    def part(tile: PackedTile, is_split: bool) -> Part:
+        kernel = tiled.kernel(template, {**config, "tile": tile.name, "split": is_split})
+        if is_split:
+            kernel = replace(kernel, epilogue=None)
+        return kernel, tiled.groups(tile.rows, tile.columns)
+
+    ways = [[part(tile, False)] for tile in PACKED_TILES]
+    kernel, tiles = part(PACKED_TILES[0], True)
+    count = split_count(tiles, split.fours)
+    few = dim_min(count - 1, 1)
+    finish, groups = split.finish
+    parts: list[Part] = [(kernel, tiles * count * few), (finish, groups * few)]
+    return [*ways, [*parts, *_instead(ways[0], few)]], split.elements * 4 * count * few
+
+
 # ---- convolutions ------------------------------------------------------------------------------
 
 
@@ -84,7 +137,7 @@ def _convolution(tiled: Tiled, shape: Shape, precision: str) -> Ways:
     plain = precision == RELAXED
     behind = (WEIGHTS, SCRATCH) if plain else (SCRATCH,)
     tiled = replace(tiled, behind=len(behind))
-    config: dict[str, int | str | bool] = {
+    config: Config = {
         **{name: value for name, value in tiled.config.items() if name != "chain"},
         "precision": precision,
     }
@@ -107,40 +160,26 @@ def _instead(first: Sequence[Part], runs: Dim) -> list[Part]:
     return [(kernel, groups - groups * runs) for kernel, groups in first]
 
 
-def _matrix_conv(
-    tiled: Tiled, shape: Shape, config: Mapping[str, int | str | bool]
-) -> tuple[list[list[Part]], Dim]:
-    """A way for each tile and one with split sums, and the scratch memory of that."""
+def _matrix_conv(tiled: Tiled, shape: Shape, config: Config) -> tuple[list[list[Part]], Dim]:
+    """Our ways on matrix units, and the scratch memory of the one with split sums."""
     precision = str(config["precision"])
-
-    def part(tile: ConvTile, split: bool) -> Part:
-        kernel = tiled.kernel("mma_conv2d", {**config, "tile": tile.name, "split": split})
-        if split:
-            kernel = replace(kernel, epilogue=None)
-        return kernel, tiled.groups(tile.rows, tile.columns)
-
-    ways = [[part(tile, False)] for tile in CONV_TILES]
-    tile = CONV_TILES[0]
-    kernel, tiles = part(tile, True)
     taps = as_dim(int(config["rows"]) * int(config["columns"]))
-    count = split_count(tiles, taps * (wide(shape.channels, precision) // LANES))
-    few = dim_min(count - 1, 1)
     outputs = shape.result_elements(precision)
-    result = tiled.kernel("channels_last_result", {**config, "tile": tile.name})
-    turns = shape.turns(outputs, shape.slices * wide(shape.n, precision))
-    split: list[Part] = [(kernel, tiles * count * few), (result, turns * few)]
-    return [*ways, [*split, *_instead(ways[0], few)]], outputs * 4 * count * few
+    result = (
+        tiled.kernel("channels_last_result", {**config, "tile": PACKED_TILES[0].name}),
+        shape.turns(outputs, shape.slices * wide(shape.n, precision)),
+    )
+    fours = taps * (wide(shape.channels, precision) // LANES)
+    return _packed_ways(tiled, "mma_conv2d", config, _Split(fours, outputs, result))
 
 
-def _cudnn(
-    tiled: Tiled, shape: Shape, window: Window, config: Mapping[str, int | str | bool]
-) -> tuple[list[Part], Dim]:
+def _cudnn(tiled: Tiled, shape: Shape, window: Window, config: Config) -> tuple[list[Part], Dim]:
     """cuDNN between two kernels that turn channels round in scratch memory, and the bytes of that;
     nothing of it runs where those are more than ``SCRATCH_LIMIT``."""
     precision = str(config["precision"])
     need = shape.scratch_bytes(window, precision)
     fits = dim_min(as_dim(SCRATCH_LIMIT) // dim_max(need, 1), 1)
-    walk: dict[str, int | str | bool] = {**window.config, "precision": precision}
+    walk: Config = {**window.config, "precision": precision}
     turned = tiled.kernel("channels_last", {**walk, "input": config["input"]})
     result = tiled.kernel("channels_last_result", {**config, "tile": ""})
     inputs, outputs = shape.input_elements(window, precision), shape.result_elements(precision)
@@ -155,16 +194,22 @@ def _cudnn(
     return parts, need * fits
 
 
-def _weights(shape: Shape, config: Mapping[str, int | str | bool], precision: str) -> Pack:
+def _weights(shape: Shape, config: Config, precision: str) -> Pack:
     """Weights as ``channels_last.py`` says."""
     taps = as_dim(int(config["rows"]) * int(config["columns"]))
+    sizes = (shape.slices, shape.n, shape.channels, taps)
+    return _packed(sizes, (shape.channels * taps, taps), precision)
+
+
+def _packed(sizes: tuple[Dim, Dim, Dim, Dim], strides: tuple[Dim, Dim], precision: str) -> Pack:
+    """``sizes`` and ``strides`` are those of ``PACK_WORDS``."""
+    slices, n, channels, taps = sizes
     kernel = template_kernel("channels_last_weights", {"precision": precision}, 2, PACK_WORDS)
-    channels, outputs = wide(shape.channels, precision), wide(shape.n, precision)
-    elements = product((shape.slices, outputs, taps, channels))
+    elements = product((slices, wide(n, precision), taps, wide(channels, precision)))
     return Pack(
         kernel,
         elements * element_bytes(precision),
-        (shape.slices, shape.n, shape.channels, taps),
+        (*sizes, *strides),
         ceildiv(elements // LANES, as_dim(FLAT_THREADS)),
     )
 

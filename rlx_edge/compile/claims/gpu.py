@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -41,7 +41,7 @@ from rlx_edge.compile.templates.gpu import (
     packed_columns,
 )
 from rlx_edge.compile.workgroups import FLAT_THREADS
-from rlx_edge.ir.core import Op
+from rlx_edge.ir.core import Op, Value
 from rlx_edge.ir.dims import ONE, Dim, as_dim, ceildiv, dim_max, dim_min, product, symbol
 from rlx_edge.ir.expression import Expr, binary, const, index, load, select, walk
 from rlx_edge.ir.kernel import Loop, LoopKernel, TemplateKernel
@@ -82,12 +82,14 @@ def _claim_matmul(
     }
     sizes, chains = (slices, m, n), ceildiv(k, CHAIN)
     tiled = Tiled("matmul", config, MATMUL_WORDS, epilogue, tile, sizes, chains, target)
+    if _is_ready(op.operands[1]) and len(shape_b) == 2:
+        tiled = replace(tiled, depth=k)
     ways = tiling(tiled, precision_of(op))
     ((kernel, groups), *others), *alternatives = ways.parts
     return Claim(
         kernel,
-        _operands(epilogue),
-        None,
+        _operands(epilogue, None, ways.again),
+        ways.scratch,
         (slices, m, n, k, a_slice, b_slice),
         result.type.size * k * 2,
         groups,
@@ -115,6 +117,8 @@ class Tiled:
     shape: Shape | None = None
     window: Window | None = None
     """Of a convolution, the window if all its numbers are known."""
+    depth: Dim | None = None
+    """Of a matrix product whose operand 1 is one matrix that is known before the run."""
     behind: int = 0
     """Slots behind the extra operands."""
 
@@ -140,7 +144,7 @@ class Ways:
     measuring.
 
     ``weights`` is the form of a convolution's operand 1, if it is not the usual one. Slots behind
-    the extra operands: ``again`` another form of it, ``scratch`` bytes of memory.
+    the extra operands: ``again`` another form of operand 1, ``scratch`` bytes of memory.
     """
 
     parts: Sequence[Sequence[Part]]
@@ -162,6 +166,12 @@ def split_parts(tiled: Tiled, config: Mapping[str, int | str | bool]) -> list[Pa
     few = dim_min(as_dim(FEW_TILES - 1) // dim_max(tiles, 1), 1)
     few = few * dim_min(tiled.chains // FEW_CHAINS, 1)
     return [(kernel, tiles - tiles * few), (split, split_groups * few)]
+
+
+def _is_ready(value: Value) -> bool:
+    """Whether the value is there before a run: a constant, or what ``prepare`` makes of some."""
+    producer = value.producer
+    return producer is not None and producer.attrs.get("phase", "compile") == "compile"
 
 
 def _operands(

@@ -17,8 +17,9 @@ from rlx_edge.ir.dims import Dim, as_dim, ceildiv, product
 
 PIXELS, QUADS = 32, 8
 """Pixels by fours of channels that a workgroup turns round."""
-PACK_WORDS = ("slices", "n", "channels", "taps")
-"""Of packed weights: groups, outputs and inputs of a group, taps."""
+PACK_WORDS = ("slices", "n", "channels", "taps", "output_stride", "channel_stride")
+"""Of packed weights: groups, outputs and inputs of a group, taps, which follow each other; elements
+from output to output and from channel to channel."""
 WEIGHTS, SCRATCH = "weights", "scratch"
 """Slots behind the extra operands: a second form of the weights, if operand ``b`` is another one,
 and scratch memory."""

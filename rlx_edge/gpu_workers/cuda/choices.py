@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from rlx_edge.gpu_workers.cuda.library import cupy
+from rlx_edge.gpu_workers.cuda.memory import errors
 from rlx_edge.gpu_workers.cuda.tuning import Measured, Tuning
 from rlx_edge.ir.errors import DeviceError
 from rlx_edge.ir.program import Choice, Program
@@ -105,12 +107,17 @@ class Choices:
         except DeviceError:  # the library is absent or does not offer this
             return None
         stream, cuda = self._stream, cupy().cuda
-        with stream:
-            stream.begin_capture()
-            for _ in range(REPEATS):
-                for record in launches:
-                    self._start(record)
-            graph = stream.end_capture()
+        try:
+            with stream:
+                stream.begin_capture()
+                for _ in range(REPEATS):
+                    for record in launches:
+                        self._start(record)
+                graph = stream.end_capture()
+        except DeviceError:  # the library does not let itself be captured
+            with suppress(*errors()):
+                stream.end_capture()
+            return None
         begin, end = cuda.Event(), cuda.Event()
         graph.launch(stream=stream)
         times = []

@@ -14,10 +14,14 @@ from rlx_edge.compile import CompiledModule, CudaTarget, VulkanTarget, WasmTarge
 from rlx_edge.compile.codegen.cuda.emit import emit_source
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.gpu_workers.cuda.nvcc import assembler_of
-from rlx_edge.ir.core import Module
+from rlx_edge.ir.builder import Builder
+from rlx_edge.ir.core import Constant, Function, Module, Value
+from rlx_edge.ir.digest import bytes_digest
 from rlx_edge.ir.errors import RlxError
+from rlx_edge.ir.onnx.bytes import MemorySource
 from rlx_edge.ir.parser import parse_module
 from rlx_edge.ir.program_text import dump_program, load_program
+from rlx_edge.ir.types import F32, tensor_type
 from tests.cuda_host import HostCudaUnit, HostModule, code_of
 from tests.cuda_programs import kernels_of, run_program
 
@@ -96,6 +100,50 @@ def test_every_way_to_a_product(precision: str, tmp_path: Path) -> None:
         for way in range(ways(compiled)):
             (found,) = run_program(compiled, HostCudaUnit(host, 0, way=way), feeds).values()
             assert close(found, expected, BOUNDS[precision]), (way, feeds["a"].shape)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_way_to_a_product_with_weights(precision: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    cases = [
+        (shape, rng.standard_normal(shape, np.float32), rng.standard_normal(shape[1], np.float32))
+        for shape in ((300, 17), (64, 132), (39, 8))
+    ]
+    all_compiled = [compiled_for(weighted(b), precision) for _, b, _ in cases]
+    assert {ways(item) for item in all_compiled} == {2 if precision == "relaxed" else 5}
+    host = HostModule([code_of(item.program) for item in all_compiled], tmp_path)
+    for number, ((shape, b, c), item) in enumerate(zip(cases, all_compiled, strict=True)):
+        for rows in (1, 130):
+            feeds = {
+                "a": rng.standard_normal((2, rows, shape[0]), np.float32),
+                "c": c,
+                "d": rng.standard_normal((2, rows, shape[1]), np.float32),
+            }
+            expected = reference({**feeds, "b": b}) + feeds["d"]
+            for way in range(ways(item)):
+                unit = HostCudaUnit(host, number, way=way)
+                (found,) = run_program(item, unit, feeds).values()
+                assert close(found, expected, BOUNDS[precision]), (way, shape, rows)
+
+
+def weighted(b: Array) -> Module:
+    """relu(a b + c) + d for a known b."""
+    data = b.tobytes()
+    digest, type = bytes_digest(data), tensor_type(F32, *b.shape)
+    depth, columns = b.shape
+    params = [
+        Value("a", tensor_type(F32, "x", "y", depth)),
+        Value("c", tensor_type(F32, columns)),
+        Value("d", tensor_type(F32, "x", "y", columns)),
+    ]
+    function = Function("weighted", params, [], [])
+    builder = Builder(function)
+    weights = builder.op("tensor::const", [], {"digest": digest}, type=type)
+    product = builder.op("rlxc::matmul", [params[0], weights], {})
+    positive = builder.op("rlxc::relu", [builder.op("rlxc::add", [product, params[1]], {})], {})
+    function.returns = [builder.op("rlxc::add", [positive, params[2]], {})]
+    constant = Constant(digest, type, MemorySource(data), 0, len(data))
+    return Module("weighted", function, {digest: constant})
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -183,7 +231,8 @@ def test_candidates_compile_without_spills(arch: str) -> None:
     assembler = assembler_of(target)
     if assembler is None:
         pytest.skip("nvcc is not installed")
-    modules = [matmul(), conv(8, 16, 3, 1, 1), conv(3, 10, 3, 2, 1)]
+    weights = [weighted(np.ones(shape, np.float32)) for shape in ((64, 64), (39, 9))]
+    modules = [matmul(), conv(8, 16, 3, 1, 1), conv(3, 10, 3, 2, 1), *weights]
     compiled = [compiled_for(module, name) for module in modules for name in ("tf32", "fp16")]
     kernels = dict.fromkeys(kernel for item in compiled for kernel in kernels_of(item, target))
     words = assembler.words(emit_source(list(kernels), target).data)

@@ -128,13 +128,13 @@ $head
     const int channel = item % each * 4, tap = item / each % words.taps;
     const int output = item / each / words.taps % wide, slice = item / each / words.taps / wide;
     const int left = output < words.n ? words.channels - channel : 0;
-    const float* from = a
-        + ((slice * words.n + output) * words.channels + channel) * words.taps + tap;
+    const float* from = a + (slice * words.n + output) * words.output_stride
+        + channel * words.channel_stride + tap;
     float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (left > 0) four.x = from[0];
-    if (left > 1) four.y = from[words.taps];
-    if (left > 2) four.z = from[2 * words.taps];
-    if (left > 3) four.w = from[3 * words.taps];
+    if (left > 1) four.y = from[words.channel_stride];
+    if (left > 2) four.z = from[2 * words.channel_stride];
+    if (left > 3) four.w = from[3 * words.channel_stride];
     out[item] = $value;
   }
 }

@@ -10,13 +10,13 @@ from rlx_edge.compile.codegen.cuda.channels_last_text import (
     RESULT,
     SPLIT_SUMS,
 )
-from rlx_edge.compile.codegen.cuda.emit_mma_conv import split_text
-from rlx_edge.compile.codegen.cuda.mma_conv_text import ONE_SPLIT
+from rlx_edge.compile.codegen.cuda.emit_mma_packed import split_text
+from rlx_edge.compile.codegen.cuda.mma_packed_text import ONE_SPLIT
 from rlx_edge.compile.codegen.cuda.template_parts import conv_store, fill, pointers
 from rlx_edge.compile.codegen.cuda.template_text import PLANES_LOAD, QUAD_LOAD
 from rlx_edge.compile.templates.channels_last import PIXELS, QUADS, lanes
 from rlx_edge.compile.templates.gpu import BLOCKED, matmul_slots
-from rlx_edge.compile.templates.mma_conv import conv_tile
+from rlx_edge.compile.templates.mma_packed import packed_tile
 from rlx_edge.compile.workgroups import FLAT_THREADS
 from rlx_edge.ir.kernel import TemplateKernel
 
@@ -45,7 +45,7 @@ def emit_result(kernel: TemplateKernel, head: str) -> str:
     options = dict(kernel.config)
     splits = ONE_SPLIT
     if options["tile"]:
-        tile = conv_tile(str(options["tile"]))
+        tile = packed_tile(str(options["tile"]))
         taps = int(options["rows"]) * int(options["columns"])
         sizes = {"rows": tile.rows, "columns": tile.columns, "taps": taps}
         splits = fill(SPLIT_SUMS, {**_numbers(kernel), **sizes}) + split_text()

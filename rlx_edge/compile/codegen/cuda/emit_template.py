@@ -27,7 +27,12 @@ from rlx_edge.compile.codegen.cuda.emit_mma import (
     emit_mma_matmul,
     mma_threads,
 )
-from rlx_edge.compile.codegen.cuda.emit_mma_conv import emit_mma_conv, mma_conv_threads
+from rlx_edge.compile.codegen.cuda.emit_mma_packed import (
+    emit_packed_conv,
+    emit_packed_matmul,
+    emit_parts,
+    packed_threads,
+)
 from rlx_edge.compile.codegen.cuda.template_parts import (
     Words,
     conv_kernel_words,
@@ -241,7 +246,9 @@ _TEMPLATES: dict[str, _Row] = {
     "conv2d": _Row(_conv, lambda kernel: _tile(kernel).threads, conv_kernel_words),
     "depthwise": _Row(_depthwise, lambda kernel: FLAT_THREADS, conv_kernel_words),
     "mma_matmul": _Row(emit_mma_matmul, mma_threads, matmul_kernel_words),
-    "mma_conv2d": _Row(emit_mma_conv, mma_conv_threads, conv_kernel_words),
+    "mma_conv2d": _Row(emit_packed_conv, packed_threads, conv_kernel_words),
+    "mma_packed": _Row(emit_packed_matmul, packed_threads, matmul_kernel_words),
+    "mma_packed_result": _Row(emit_parts, lambda kernel: FLAT_THREADS, matmul_kernel_words),
     "attention": _Row(emit_attention, attention_threads, attention_words),
     "mma_attention": _Row(emit_mma_attention, attention_threads, attention_words),
     "join_attention": _Row(emit_join_attention, attention_threads, attention_words),

@@ -23,7 +23,6 @@ from rlx_edge.compile.templates.gpu import (
     BLOCKED,
     MATMUL_WORDS,
     conv_words,
-    extra_slots,
     matmul_slots,
 )
 from rlx_edge.ir.kernel import TemplateKernel
@@ -108,10 +107,13 @@ def conv_store(kernel: TemplateKernel) -> str:
 
 
 def conv_kernel_words(kernel: TemplateKernel) -> Words:
-    extras = extra_slots(kernel.extras)
-    behind = {0: (), 1: (SCRATCH,), 2: (WEIGHTS, SCRATCH)}[len(kernel.buffers) - 3 - len(extras)]
-    return ("out", "a", "b", *extras, *behind), conv_words(kernel.extras)
+    return _all_slots(kernel), conv_words(kernel.extras)
 
 
 def matmul_kernel_words(kernel: TemplateKernel) -> Words:
-    return matmul_slots(kernel.extras), MATMUL_WORDS
+    return _all_slots(kernel), MATMUL_WORDS
+
+
+def _all_slots(kernel: TemplateKernel) -> tuple[str, ...]:
+    slots = matmul_slots(kernel.extras)
+    return slots + {0: (), 1: (SCRATCH,), 2: (WEIGHTS, SCRATCH)}[len(kernel.buffers) - len(slots)]

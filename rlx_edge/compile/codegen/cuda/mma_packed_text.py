@@ -1,25 +1,35 @@
-"""The C++ of convolutions on matrix units, filled in as ``template_text``.
+"""The C++ of contractions with packed weights on matrix units, filled in as ``template_text``.
 
-A round takes four fours of channels: of one tap, so that the next round finds most pixels in the
+Rows of operand A are pixels, or rows of a matrix, whose columns are channels of one tap. A round
+takes four fours of channels: of one tap, so that the next round finds most pixels in the
 first-level cache, or of neighbouring taps where channels do not come in sixteens. Several rounds
 are on their way to shared memory at a time. There a row has its fours of input in an order of its
 own, as ``turn`` says, so that neither copies nor fragments meet a bank twice. Sums go through
-shared memory to the threads that store four channels of a pixel at a time.
+shared memory to the threads that store four columns at a time.
 """
 
 from __future__ import annotations
 
-CONV = """\
+START = """\
 $head
 {
   __shared__ __align__(16) unsigned tiles[$shared_words];
 $pointers\
+"""
+CONV_SIZES = """\
   const int height = words.height, width = words.width, n = words.n;
+  const int channels = words.channels, blocks = words.blocks, slices = words.slices;
+  const int rows = words.images * height * width;
+"""
+MATMUL_SIZES = """\
+  const int n = words.n, channels = words.k, blocks = (channels + 3) / 4, slices = 1;
+  const int rows = words.m;
+"""
+WALK = """\
   const int wide = (n + $lanes - 1) / $lanes * $lanes;
-  const int each = (words.channels + $lanes - 1) / $lanes * ($lanes / 4);
-  const int pixels = words.images * height * width;
-  const int row_tiles = (pixels + $rows - 1) / $rows, column_tiles = (n + $columns - 1) / $columns;
-  const int tile_count = words.slices * row_tiles * column_tiles;
+  const int each = (channels + $lanes - 1) / $lanes * ($lanes / 4);
+  const int row_tiles = (rows + $rows - 1) / $rows, column_tiles = (n + $columns - 1) / $columns;
+  const int tile_count = slices * row_tiles * column_tiles;
   const int all_rounds = ($taps * each + 3) / 4;
   const bool one_tap = each % 4 == 0;
 $splits\
@@ -27,35 +37,40 @@ $splits\
   const int group = lane / 4, member = lane % 4;
   const int warp_row = warp / ($columns / $warp_columns) * $warp_rows;
   const int warp_column = warp % ($columns / $warp_columns) * $warp_columns;
-  // What this thread copies: fours of channels of one row of input, and rows of weights.
-  const int a_row = threadIdx.x % $rows, a_quad = threadIdx.x / $rows;
   const int b_row = threadIdx.x / $b_quads, b_quad = threadIdx.x % $b_quads;
   for (int tile = blockIdx.x; tile < tile_count * splits; tile += gridDim.x) {
-    const int row_first = tile % row_tiles * $rows;
-    const int column_first = tile / row_tiles % column_tiles * $columns;
-    const int slice = tile / row_tiles / column_tiles % words.slices;
+    const int column_first = tile % column_tiles * $columns;
+    const int row_first = tile / column_tiles % row_tiles * $rows;
+    const int slice = tile / column_tiles / row_tiles % slices;
     const int split = tile / tile_count;
     const int split_rounds = (all_rounds + splits - 1) / splits, first = split * split_rounds;
     const int rounds = lesser_integer<int>(split_rounds, all_rounds - first);
-    bool a_there;
+"""
+CONV_PLACE = """\
+    // This thread copies fours of channels of one pixel.
     const float* a_from = a;
-    {
-      const int pixel = row_first + a_row;
-      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
-      a_there = pixel < pixels;
-      if (a_there)
-        a_from = a + words.a_origin + slice * words.a_slice + image * words.a_image
-            + y * words.a_row + x * words.a_pixel;
+    const int a_row = row_first + threadIdx.x % $rows;
+    if (a_row < rows) {
+      const int x = a_row % width, y = a_row / width % height, image = a_row / width / height;
+      a_from = a + words.a_origin + slice * words.a_slice + image * words.a_image
+          + y * words.a_row + x * words.a_pixel;
     }
+"""
+MATMUL_PLACE = """\
+    // This thread copies one four of a round of several rows.
+    const int a_row = row_first + threadIdx.x / 4;
+    const float* const a_from = a + (long long)a_row * channels;
+"""
+ROUNDS = """\
     int block[$a_each], tap[$a_each];
     #pragma unroll
     for (int i = 0; i < $a_each; ++i) {
-      const int quad = a_quad + i * $a_step;
+      const int quad = $a_quad;
       tap[i] = one_tap ? first % $taps : (first * 4 + quad) / each;
       block[i] = one_tap ? first / $taps * 4 + quad : (first * 4 + quad) % each;
     }
     const int b_depth = $taps * each * 4;
-    const $b_type* const b_from = (const $b_type*)b
+    const $b_type* const b_from = (const $b_type*)$weights
         + ((long long)slice * wide + column_first + b_row) * b_depth + b_quad * $b_elements;
     int b_tap = first % $taps, b_at = one_tap ? (b_tap * each + first / $taps * 4) * 4 : first * 16;
     const auto fetch = [&](int stage) {
@@ -63,10 +78,9 @@ $splits\
       unsigned* const b_tile = a_tile + $rows * 16;
       #pragma unroll
       for (int i = 0; i < $a_each; ++i) {
-        unsigned* to = a_tile + a_row * 16 + ((a_quad + i * $a_step) ^ turn(a_row)) * 4;
-        const int tap_row = tap[i] / $kernel_columns, tap_column = tap[i] % $kernel_columns;
-        const float* from = a_from + tap_row * words.a_tap_row + tap_column * words.a_tap_column;
-        const bool there = a_there && tap[i] < $taps && block[i] < words.blocks;
+        const int row = $a_row;
+        unsigned* to = a_tile + row * 16 + ($a_quad ^ turn(row)) * 4;
+        const bool there = row_first + row < rows && tap[i] < $taps && block[i] < blocks;
 $copy_a\
         if (one_tap) {
           tap[i] = tap[i] + 1 == $taps ? 0 : tap[i] + 1;
@@ -132,14 +146,16 @@ $step\
           }
         }
       __syncthreads();
-      const int row = threadIdx.x % $join_rows;
-      const int pixel = row_first + row / ($join * 16) * $warp_rows + chunk * 16
-          + row % ($join * 16);
+"""
+CONV_END = """\
+      const int at_row = threadIdx.x % $join_rows;
+      const int pixel = row_first + at_row / ($join * 16) * $warp_rows + chunk * 16
+          + at_row % ($join * 16);
       const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
       for (int place = threadIdx.x / $join_rows * 4; place < $columns; place += $join_step) {
         const int column = column_first + place;
-        if (pixel >= pixels || column >= n) break;
-        const float4 four_sums = *(const float4*)(sums + row * ($columns + 4) + place);
+        if (pixel >= rows || column >= n) break;
+        const float4 four_sums = *(const float4*)(sums + at_row * ($columns + 4) + place);
 $finish\
       }
       __syncthreads();
@@ -147,6 +163,24 @@ $finish\
   }
 }
 """
+MATMUL_END = """\
+      for (int item = threadIdx.x; item < $join_rows * ($columns / 4); item += $threads) {
+        const int at_row = item / ($columns / 4);
+        const int row = row_first + at_row / ($join * 16) * $warp_rows + chunk * 16
+            + at_row % ($join * 16);
+        const int column = column_first + item % ($columns / 4) * 4;
+        if (row >= rows || column >= n) continue;
+        const float4 four_sums
+            = *(const float4*)(sums + at_row * ($columns + 4) + item % ($columns / 4) * 4);
+$finish\
+      }
+      __syncthreads();
+    }
+  }
+}
+"""
+CONV = START + CONV_SIZES + WALK + CONV_PLACE + ROUNDS + CONV_END
+MATMUL = START + MATMUL_SIZES + WALK + MATMUL_PLACE + ROUNDS + MATMUL_END
 ONE_SPLIT = """\
   const int splits = 1;
 """
@@ -157,15 +191,35 @@ SPLITS = """\
           all_rounds / $least_rounds),
       1);
 """
-COPY_BLOCK = """\
+TAP = """\
+        const int tap_row = tap[i] / $kernel_columns, tap_column = tap[i] % $kernel_columns;
+        const float* from = a_from + tap_row * words.a_tap_row + tap_column * words.a_tap_column;
+"""
+COPY_BLOCK = (
+    TAP
+    + """\
         copy_near(to, there ? from + block[i] * words.a_plane : a, there);
 """
-COPY_PLANES = """\
-        const int left = there ? words.channels - block[i] * 4 : 0;
+)
+COPY_PLANES = (
+    TAP
+    + """\
+        const int left = there ? channels - block[i] * 4 : 0;
         from += block[i] * 4 * words.a_plane;
         #pragma unroll
         for (int c = 0; c < 4; ++c)
           copy_four(to + c, c < left ? from + c * words.a_plane : a, c < left);
+"""
+)
+COPY_FOUR = """\
+        const float* from = a_from + i * $a_step * channels + block[i] * 4;
+        copy_near(to, there ? from : a, there);
+"""
+COPY_SINGLE = """\
+        const float* from = a_from + i * $a_step * channels + block[i] * 4;
+        const int left = there ? channels - block[i] * 4 : 0;
+        #pragma unroll
+        for (int c = 0; c < 4; ++c) copy_four(to + c, c < left ? from + c : a, c < left);
 """
 STEPS = {
     "tf32": """\
@@ -230,14 +284,67 @@ B_PLACES = {
     "fp16": "row * 8 + (b_quad ^ row / 4 % 2) * 4",
 }
 """Where sixteen bytes of a row of weights lie."""
-FINISH = """\
+TOTAL = """\
         const float total[1][4] = {{four_sums.x, four_sums.y, four_sums.z, four_sums.w}};
         const int i = 0;
+"""
+FINISH = (
+    TOTAL
+    + """\
 $store\
 """
+)
 KEEP = """\
         float4* const parts = (float4*)at<float>(arena, words.scratch);
-        const long long here = (long long)split * pixels + pixel;
-        parts[(here * words.slices + slice) * (wide / 4) + column / 4] = four_sums;
+        const long long here = (long long)split * rows + $row;
+        parts[(here * slices + slice) * (wide / 4) + column / 4] = four_sums;
 """
 """What follows the sums: the epilogue, or another kernel that adds up parts."""
+MATMUL_FOURS = """\
+        const int place = row * n + column;
+$fours\
+        float four[4];
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float acc = total[i][j];
+$epilogue\
+          four[j] = $result;
+        }
+        *(float4*)(out + place) = make_float4(four[0], four[1], four[2], four[3]);
+"""
+MATMUL_SINGLE = """\
+        const int place = row * n + column;
+        for (int j = 0; j < 4; ++j) {
+          if (column + j >= n) break;
+          const float acc = total[i][j];
+$epilogue\
+          out[place + j] = $result;
+        }
+"""
+MATMUL_PARTS = """\
+$head
+{
+$pointers\
+  const float4* __restrict__ from = at<const float4>(arena, words.scratch);
+  const int n = words.n, channels = words.k, rows = words.m;
+  const int wide = (n + $lanes - 1) / $lanes * $lanes;
+  const int each = (channels + $lanes - 1) / $lanes * ($lanes / 4);
+  const int tile_count = ((rows + $rows - 1) / $rows) * ((n + $columns - 1) / $columns);
+  const int all_rounds = (each + 3) / 4;
+$splits\
+  const int quads = wide / 4;
+  for (int item = blockIdx.x * $threads + threadIdx.x; item < rows * quads;
+       item += gridDim.x * $threads) {
+    const int row = item / quads, column = item % quads * 4;
+    if (column >= n) continue;
+    float4 four_sums = from[item];
+    for (int split = 1; split < splits; ++split) {
+      const float4 next = from[(long long)split * rows * quads + item];
+      four_sums = make_float4(four_sums.x + next.x, four_sums.y + next.y, four_sums.z + next.z,
+          four_sums.w + next.w);
+    }
+$finish\
+  }
+}
+"""
+"""The parts of a product's sums added up, and the epilogue."""

@@ -1,4 +1,4 @@
-"""Tiles of convolutions on matrix units, and when their sums are split between workgroups.
+"""Tiles of contractions with packed weights on matrix units, and when sums are split.
 
 A round is 16 channels. Packed weights are those of ``channels_last``.
 """
@@ -25,9 +25,9 @@ LEAST_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ConvTile:
-    """``rows`` pixels × ``columns`` channels of a workgroup, ``warp_rows`` × ``warp_columns`` of a
-    warp; ``stages`` rounds are in shared memory at a time."""
+class PackedTile:
+    """``rows`` × ``columns`` outputs of a workgroup, ``warp_rows`` × ``warp_columns`` of a warp;
+    ``stages`` rounds are in shared memory at a time."""
 
     rows: int
     columns: int
@@ -68,17 +68,17 @@ def weight_words(precision: str) -> int:
     return ROUND // 2 if precision == FP16 else ROUND
 
 
-CONV_TILES = (
-    ConvTile(64, 64, 32, 32, 4),
-    ConvTile(128, 64, 64, 32, 3),
-    ConvTile(128, 128, 64, 32, 3),
+PACKED_TILES = (
+    PackedTile(64, 64, 32, 32, 4),
+    PackedTile(128, 64, 64, 32, 3),
+    PackedTile(128, 128, 64, 32, 3),
 )
 """For some outputs, for many; the first needs no measuring, and its sums may be split."""
 
 
-def conv_tile(name: str) -> ConvTile:
-    """The tile of ``CONV_TILES`` with this name."""
-    return next(tile for tile in CONV_TILES if tile.name == name)
+def packed_tile(name: str) -> PackedTile:
+    """The tile of ``PACKED_TILES`` with this name."""
+    return next(tile for tile in PACKED_TILES if tile.name == name)
 
 
 def split_count(tiles: Dim, fours: Dim) -> Dim:

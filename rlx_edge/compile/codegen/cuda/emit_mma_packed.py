@@ -1,0 +1,170 @@
+"""Contractions with packed weights on matrix units as CUDA C++."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines, fours_of
+from rlx_edge.compile.codegen.cuda.mma_packed_text import (
+    B_PLACES,
+    CONV,
+    COPY_BLOCK,
+    COPY_FOUR,
+    COPY_PLANES,
+    COPY_SINGLE,
+    FINISH,
+    KEEP,
+    MATMUL,
+    MATMUL_FOURS,
+    MATMUL_PARTS,
+    MATMUL_SINGLE,
+    ONE_SPLIT,
+    SPLITS,
+    STEPS,
+    TOTAL,
+)
+from rlx_edge.compile.codegen.cuda.template_parts import conv_store, fill, indented, pointers
+from rlx_edge.compile.epilogue_access import CHANNEL, FULL, SCALAR
+from rlx_edge.compile.templates.channels_last import WEIGHTS, lanes
+from rlx_edge.compile.templates.gpu import BLOCKED, matmul_slots
+from rlx_edge.compile.templates.mma_packed import (
+    LEAST_ROUNDS,
+    MOST_SPLITS,
+    SPLIT_GROUPS,
+    PackedTile,
+    packed_tile,
+    weight_words,
+)
+from rlx_edge.compile.workgroups import FLAT_THREADS
+from rlx_edge.ir.attributes import FP16
+from rlx_edge.ir.kernel import TemplateKernel
+
+FOURS_PLACES = {FULL: "place + j", CHANNEL: "column + j", SCALAR: "0"}
+"""Which element of an extra operand the ``j``-th of four columns reads."""
+
+
+def packed_threads(kernel: TemplateKernel) -> int:
+    """Threads of a workgroup."""
+    return packed_tile(str(kernel.option("tile"))).threads
+
+
+def emit_packed_conv(kernel: TemplateKernel, head: str) -> str:
+    """A convolution as a product of pixels by taps, or parts of its sums for ``emit_result``."""
+    split = bool(kernel.option("split"))
+    values = {
+        "taps": int(kernel.option("rows")) * int(kernel.option("columns")),
+        "kernel_columns": kernel.option("columns"),
+        "copy_a": COPY_BLOCK if kernel.option("input") == BLOCKED else COPY_PLANES,
+        "a_row": "threadIdx.x % $rows",
+        "a_quad": "(threadIdx.x / $rows + i * $a_step)",
+        "a_step": packed_threads(kernel) // packed_tile(str(kernel.option("tile"))).rows,
+        "weights": "b",
+        "finish": fill(KEEP, {"row": "pixel"}) if split else fill(FINISH, _store(kernel)),
+    }
+    return _filled(kernel, head, CONV, values)
+
+
+def emit_packed_matmul(kernel: TemplateKernel, head: str) -> str:
+    """A product of a matrix by packed weights, or parts of its sums for ``emit_parts``."""
+    split = bool(kernel.option("split"))
+    values = {
+        "taps": 1,
+        "copy_a": COPY_FOUR if kernel.option("a_vectors") else COPY_SINGLE,
+        "a_row": "(threadIdx.x / 4 + i * $a_step)",
+        "a_quad": "threadIdx.x % 4",
+        "a_step": packed_threads(kernel) // 4,
+        "weights": "weights",
+        "finish": fill(KEEP, {"row": "row"}) if split else TOTAL + _matmul_store(kernel),
+    }
+    return _filled(kernel, head, MATMUL, values)
+
+
+def emit_parts(kernel: TemplateKernel, head: str) -> str:
+    """The sums of a product from their parts, after the epilogue."""
+    tile = packed_tile(str(kernel.option("tile")))
+    values = {
+        "head": head,
+        "pointers": pointers(matmul_slots(kernel.extras)),
+        "lanes": lanes(str(kernel.option("precision"))),
+        "rows": tile.rows,
+        "columns": tile.columns,
+        "threads": FLAT_THREADS,
+        "splits": split_text(),
+        "finish": TOTAL + _matmul_store(kernel),
+    }
+    return fill(MATMUL_PARTS, values)
+
+
+def split_text() -> str:
+    """How many parts a sum has."""
+    return fill(
+        SPLITS,
+        {
+            "split_groups": SPLIT_GROUPS,
+            "most_splits": MOST_SPLITS,
+            "least_rounds": LEAST_ROUNDS,
+        },
+    )
+
+
+def _store(kernel: TemplateKernel) -> dict[str, str]:
+    return {"store": conv_store(kernel)}
+
+
+def _matmul_store(kernel: TemplateKernel) -> str:
+    fours = bool(kernel.option("b_vectors"))
+    lines, result = epilogue_lines(kernel.epilogue, kernel.extras, FOURS_PLACES, in_fours=fours)
+    values = {"epilogue": indented(lines, 5), "result": result}
+    if not fours:
+        return fill(MATMUL_SINGLE, values)
+    loads = indented(fours_of(kernel.extras, "place"), 4)
+    return fill(MATMUL_FOURS, {**values, "fours": loads})
+
+
+def _filled(kernel: TemplateKernel, head: str, text: str, values: Mapping[str, object]) -> str:
+    """``text`` with the numbers of tile and precision, which ``values`` may mention."""
+    precision = str(kernel.option("precision"))
+    numbers = _numbers(packed_tile(str(kernel.option("tile"))), precision)
+    numbers |= {name: value for name, value in values.items() if not isinstance(value, str)}
+    pieces = {
+        "head": head,
+        "pointers": pointers((*matmul_slots(kernel.extras), *_behind(kernel))),
+        "splits": split_text() if kernel.option("split") else ONE_SPLIT,
+        "step": STEPS[precision],
+        "b_place": B_PLACES[precision],
+        **{name: value for name, value in values.items() if isinstance(value, str)},
+    }
+    return fill(text, numbers | {name: fill(piece, numbers) for name, piece in pieces.items()})
+
+
+def _behind(kernel: TemplateKernel) -> tuple[str, ...]:
+    return (WEIGHTS,) if len(kernel.buffers) == 5 + len(kernel.extras) else ()
+
+
+def _numbers(tile: PackedTile, precision: str) -> dict[str, object]:
+    half = precision == FP16
+    threads, join = tile.threads, tile.join(precision)
+    join_rows = tile.join_rows(join)
+    b_quads = weight_words(precision) // 4
+    return {
+        "shared_words": tile.shared_words(precision),
+        "stage_words": tile.stage_words(precision),
+        "stages": tile.stages,
+        "rows": tile.rows,
+        "columns": tile.columns,
+        "warp_rows": tile.warp_rows,
+        "warp_columns": tile.warp_columns,
+        "m_tiles": tile.warp_rows // 16,
+        "n_tiles": tile.warp_columns // 8,
+        "threads": threads,
+        "lanes": lanes(precision),
+        "a_each": tile.rows * 4 // threads,
+        "b_type": "unsigned short" if half else "float",
+        "b_elements": 8 if half else 4,
+        "b_quads": b_quads,
+        "b_each": tile.columns * b_quads // threads,
+        "b_step": threads // b_quads,
+        "join": join,
+        "join_rows": join_rows,
+        "join_step": threads // join_rows * 4,
+    }

@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlx_edge.compile.passes import fold
-from rlx_edge.compile.pipeline import NATIVE_PIPELINE, parse_pipeline, run_passes
+from rlx_edge.compile.pipeline import native_pipeline, parse_pipeline, run_passes
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.interpreter import interpret
 from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.tensor import Tensor
 from tests.network_strategies import feeds, networks
 
-STEPS = parse_pipeline(NATIVE_PIPELINE.format(device="wasm:0"))
-REVALUE = [step.name for step in STEPS].index("revalue")
+DEVICES = ("wasm:0", "vulkan:0")
+"""A target whose kernels reduce once, and one whose kernels take whole rows."""
 
 
 def difference(before: dict[str, Tensor], after: dict[str, Tensor]) -> str | None:
@@ -40,36 +40,36 @@ def difference(before: dict[str, Tensor], after: dict[str, Tensor]) -> str | Non
 
 
 @settings(max_examples=60)
-@given(networks(), st.integers(0, 99), st.booleans())
-def test_passes_keep_every_bit(module: Module, seed: int, special: bool) -> None:
-    check_every_step(module, seed, special)
+@given(networks(), st.integers(0, 99), st.booleans(), st.sampled_from(DEVICES))
+def test_passes_keep_every_bit(module: Module, seed: int, special: bool, device: str) -> None:
+    check_every_step(module, seed, special, device)
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(module=networks(), seed=st.integers(0, 99))
+@given(module=networks(), seed=st.integers(0, 99), device=st.sampled_from(DEVICES))
 def test_passes_keep_every_bit_where_constants_wait_for_prepare(
-    monkeypatch: pytest.MonkeyPatch, module: Module, seed: int
+    monkeypatch: pytest.MonkeyPatch, module: Module, seed: int, device: str
 ) -> None:
     monkeypatch.setattr(fold, "FOLD_LIMIT", 0)
-    check_every_step(module, seed, special=False)
+    check_every_step(module, seed, special=False, device=device)
 
 
-def check_every_step(module: Module, seed: int, special: bool) -> None:
+def check_every_step(module: Module, seed: int, special: bool, device: str) -> None:
     inputs = feeds(module, seed, special)
     before = interpret(module, inputs)
-    for position, step in enumerate(STEPS):
+    for step in parse_pipeline(native_pipeline(device)):
         module = run_passes(module, str(step), check=True)
         after = interpret(module, inputs)
-        if position != REVALUE:
+        if step.name != "revalue":
             problem = difference(before, after)
             assert problem is None, f"{step}: {problem}\n{print_module(module)}"
         before = after
 
 
 @settings(max_examples=60)
-@given(networks())
-def test_the_whole_pipeline_is_deterministic(module: Module) -> None:
-    pipeline = ",".join(map(str, STEPS))
+@given(networks(), st.sampled_from(DEVICES))
+def test_the_whole_pipeline_is_deterministic(module: Module, device: str) -> None:
+    pipeline = native_pipeline(device)
     given_text = print_module(module)
     first = print_module(run_passes(module, pipeline))
     assert print_module(run_passes(module, pipeline)) == first

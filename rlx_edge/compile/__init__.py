@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlx_edge.compile.compiler import is_placed as is_placed
     from rlx_edge.compile.compiler import place_module as place_module
     from rlx_edge.compile.targets.cuda import CudaTarget as CudaTarget
+    from rlx_edge.compile.targets.vulkan import Matrices as Matrices
     from rlx_edge.compile.targets.vulkan import VulkanTarget as VulkanTarget
     from rlx_edge.compile.targets.wasm import WasmTarget as WasmTarget
 
@@ -25,6 +26,7 @@ __all__ = [
     "Assembler",
     "CompiledModule",
     "CudaTarget",
+    "Matrices",
     "VulkanTarget",
     "WasmTarget",
     "compile_module",
@@ -39,6 +41,7 @@ _LAZY = {
     "Assembler": "rlx_edge.compile.backends",
     "CompiledModule": "rlx_edge.compile.compiler",
     "CudaTarget": "rlx_edge.compile.targets.cuda",
+    "Matrices": "rlx_edge.compile.targets.vulkan",
     "VulkanTarget": "rlx_edge.compile.targets.vulkan",
     "WasmTarget": "rlx_edge.compile.targets.wasm",
     "compile_module": "rlx_edge.compile.compiler",

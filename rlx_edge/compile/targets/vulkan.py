@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from rlx_edge.compile.targets.target import Memory, Rates
@@ -49,6 +50,38 @@ DRIVERS: dict[tuple[int, int], str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Matrices:
+    """What subgroups of so many invocations multiply together: f16 matrices of ``rows`` × ``depth``
+    and ``depth`` × ``columns``, with sums in f32."""
+
+    rows: int
+    columns: int
+    depth: int
+    subgroup: int
+
+    @property
+    def text(self) -> str:
+        """Such as ``16x16x16@32``."""
+        return f"{self.rows}x{self.columns}x{self.depth}@{self.subgroup}"
+
+
+_MATRICES = re.compile(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)@([1-9]\d*)")
+
+
+def parse_matrices(text: str) -> Matrices:
+    """``Matrices`` of such a text; ``RlxError`` ``target.matrices``."""
+    found = _MATRICES.fullmatch(text)
+    if found is None:
+        raise RlxError(
+            "target.matrices",
+            "not a shape of matrices and a size of subgroups",
+            found=text,
+            allowed="rows x columns x depth @ invocations, such as 16x16x16@32",
+        )
+    return Matrices(*map(int, found.groups()))
+
+
+@dataclass(frozen=True, slots=True)
 class VulkanTarget:
     """Features and limits of a device; the defaults are what lavapipe and desktop GPUs share.
 
@@ -57,7 +90,8 @@ class VulkanTarget:
     else words are taken apart. ``int64``/``float64``: types of values. ``special_values``,
     ``round_even``: float controls that the device can promise for f32; ``denormals``: the widths
     for which it keeps them, ``""``, ``"32"`` or, where it cannot tell widths apart, ``"all"``.
-    ``driver`` is a name of ``QUIRKS`` or empty.
+    ``matrices``: the f16 matrices with f32 sums that its subgroups multiply (``Matrices.text``),
+    rounded to nearest even, or nothing. ``driver`` is a name of ``QUIRKS`` or empty.
     """
 
     addressing: str = "pointer"
@@ -71,6 +105,7 @@ class VulkanTarget:
     invocations: int = 256
     shared: int = 32768
     range: int = 1 << 27
+    matrices: str = ""
     driver: str = ""
     quirks: Quirks = field(init=False, default=NO_QUIRKS, repr=False, compare=False)
 
@@ -93,6 +128,8 @@ class VulkanTarget:
             raise RlxError(
                 "target.addressing", "pointers need 64-bit integers", found="int64 = False"
             )
+        if self.matrices:
+            parse_matrices(self.matrices)
         object.__setattr__(self, "quirks", QUIRKS.get(self.driver, NO_QUIRKS))
 
     @staticmethod
@@ -133,6 +170,14 @@ class VulkanTarget:
         return self.invocations if limit is None else min(self.invocations, limit)
 
     @property
+    def matrix_shape(self) -> Matrices | None:
+        """The matrices that kernels may multiply; narrow elements must need no atomic operations,
+        whose scope the memory model of such modules would change."""
+        if not (self.matrices and self.storage8 and self.storage16):
+            return None
+        return parse_matrices(self.matrices)
+
+    @property
     def name(self) -> str:
         """The record's text, part of the kernels digest."""
         flags = [
@@ -146,5 +191,6 @@ class VulkanTarget:
         if self.denormals:
             flags.append(f"denormals_{self.denormals}")
         limits = f"{self.invocations}-{self.shared}-{self.range}"
+        matrices = f"-f16_{self.matrices}" if self.matrices else ""
         driver = f"-{self.driver}" if self.driver else ""
-        return f"vulkan-{self.addressing}-{'+'.join(flags)}-{limits}{driver}"
+        return f"vulkan-{self.addressing}-{'+'.join(flags)}-{limits}{matrices}{driver}"

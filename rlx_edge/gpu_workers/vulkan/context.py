@@ -19,6 +19,7 @@ import numpy as np
 from rlx_edge.gpu_workers.vulkan.binding import binding, guarded
 from rlx_edge.gpu_workers.vulkan.physical import (
     EXPORT_EXTENSION,
+    MATRIX_EXTENSION,
     VulkanDevice,
     close_instance,
     device,
@@ -211,14 +212,26 @@ class VulkanContext:
         queue = vk.VkDeviceQueueCreateInfo(
             queueFamilyIndex=self.family, queueCount=1, pQueuePriorities=[1.0]
         )
+        matrices = bool(target.matrices)
+        multiply = vk.VkPhysicalDeviceCooperativeMatrixFeaturesKHR(cooperativeMatrix=True)
+        thirteen = vk.VkPhysicalDeviceVulkan13Features(
+            pNext=multiply if found.multiplies else None,
+            subgroupSizeControl=found.subgroups is not None and found.subgroups.asked,
+            computeFullSubgroups=True,
+        )
         twelve = vk.VkPhysicalDeviceVulkan12Features(
+            pNext=thirteen if matrices else None,
             storageBuffer8BitAccess=target.storage8,
             bufferDeviceAddress=target.addressing == "pointer",
+            shaderFloat16=matrices,
+            vulkanMemoryModel=matrices,
         )
         eleven = vk.VkPhysicalDeviceVulkan11Features(
             pNext=twelve, storageBuffer16BitAccess=target.storage16
         )
         extensions = [EXPORT_EXTENSION] if self.exports else []
+        if matrices and found.multiplies:
+            extensions.append(MATRIX_EXTENSION)
         basic = vk.VkPhysicalDeviceFeatures(shaderInt64=target.int64, shaderFloat64=target.float64)
         request = vk.VkDeviceCreateInfo(
             pNext=eleven if found.version >= (1, 2, 0) else None,

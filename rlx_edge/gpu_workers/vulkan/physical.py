@@ -6,18 +6,30 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from rlx_edge.compile import VulkanTarget
+from rlx_edge.compile import Matrices, VulkanTarget
 from rlx_edge.gpu_workers.vulkan.binding import binding, guarded
 from rlx_edge.ir.errors import DeviceError
 
 API_1_1 = (1 << 22) | (1 << 12)
 API_1_2 = (1 << 22) | (2 << 12)
+API_1_3 = (1 << 22) | (3 << 12)
 KINDS = ("other", "integrated GPU", "discrete GPU", "virtual GPU", "software on the CPU")
 NO_INDEPENDENCE = 2
 """VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE"""
 EXPORT_EXTENSION = "VK_KHR_external_memory_fd"
+MATRIX_EXTENSION = "VK_KHR_cooperative_matrix"
 LEAST_PUSH = 120
 """Bytes of push constants that kernels use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subgroups:
+    """Subgroups of one ``size``, at ``most`` so many of a workgroup; ``asked`` whether the size
+    must be asked for, else there is no other."""
+
+    size: int
+    most: int
+    asked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,10 @@ class VulkanDevice:
     """Of the physical device, the same for every driver."""
     exports: bool = False
     """Whether memory can be given to other drivers."""
+    subgroups: Subgroups | None = None
+    """``None`` where nothing keeps pipelines to one size."""
+    multiplies: bool = False
+    """Whether subgroups multiply cooperative matrices."""
 
     @property
     def name(self) -> str:
@@ -53,7 +69,7 @@ def instance() -> Any:
     """The process's one instance. ``DeviceError`` ``vulkan.instance`` where no driver answers."""
     vk = binding()
     application = vk.VkApplicationInfo(
-        pApplicationName="rlx-edge", pEngineName="rlx-edge", apiVersion=API_1_2
+        pApplicationName="rlx-edge", pEngineName="rlx-edge", apiVersion=API_1_3
     )
     try:
         return vk.vkCreateInstance(vk.VkInstanceCreateInfo(pApplicationInfo=application), None)
@@ -116,6 +132,14 @@ def _describe(handle: Any) -> Any:
     }
     if limits.maxPushConstantsSize < LEAST_PUSH:
         return None
+    multiplies = MATRIX_EXTENSION in extensions
+    subgroups = subgroups_of(handle) if version >= API_1_3 else None
+    rounds_half = (
+        floats.shaderRoundingModeRTEFloat16 and floats.roundingModeIndependence != NO_INDEPENDENCE
+    )
+    matrices = ""
+    if multiplies and rounds_half and twelve.shaderFloat16 and twelve.vulkanMemoryModel:
+        matrices = matrices_of(handle, subgroups)
     target = VulkanTarget(
         addressing="pointer" if twelve.bufferDeviceAddress and flags.shaderInt64 else "descriptor",
         storage8=bool(twelve.storageBuffer8BitAccess),
@@ -131,6 +155,7 @@ def _describe(handle: Any) -> Any:
         invocations=min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]),
         shared=limits.maxComputeSharedMemorySize,
         range=limits.maxStorageBufferRange,
+        matrices=matrices,
         driver=VulkanTarget.driver_of(basic.vendorID, drivers.driverID),
     )
     heaps = vk.vkGetPhysicalDeviceMemoryProperties(handle)
@@ -160,6 +185,8 @@ def _describe(handle: Any) -> Any:
         handle,
         bytes(identity.deviceUUID),
         EXPORT_EXTENSION in extensions,
+        subgroups,
+        multiplies,
     )
 
 
@@ -171,6 +198,59 @@ def _kept_denormals(floats: Any) -> str:
         return "32"
     every = floats.shaderDenormPreserveFloat16 and floats.shaderDenormPreserveFloat64
     return "all" if every else ""
+
+
+def subgroups_of(handle: Any) -> Subgroups | None:
+    """The subgroups that pipelines can be kept to, full ones."""
+    vk = binding()
+    control = vk.VkPhysicalDeviceSubgroupSizeControlProperties()
+    subgroups = vk.VkPhysicalDeviceSubgroupProperties(pNext=control)
+    properties = vk.VkPhysicalDeviceProperties2(pNext=subgroups)
+    vk.vkGetPhysicalDeviceProperties2(handle, vk.ffi.addressof(properties))
+    thirteen = vk.VkPhysicalDeviceVulkan13Features()
+    features = vk.VkPhysicalDeviceFeatures2(pNext=thirteen)
+    vk.vkGetPhysicalDeviceFeatures2(handle, vk.ffi.addressof(features))
+    asked = control.minSubgroupSize != control.maxSubgroupSize
+    stages = control.requiredSubgroupSizeStages
+    can_ask = thirteen.subgroupSizeControl and stages & vk.VK_SHADER_STAGE_COMPUTE_BIT
+    if not thirteen.computeFullSubgroups or (asked and not can_ask):
+        return None
+    return Subgroups(subgroups.subgroupSize, control.maxComputeWorkgroupSubgroups, asked)
+
+
+def matrices_of(handle: Any, subgroups: Subgroups | None) -> str:
+    """``VulkanTarget.matrices`` of a device, of several shapes the one of most products."""
+    if subgroups is None:
+        return ""
+    vk = binding()
+    wanted = (
+        *(vk.VK_COMPONENT_TYPE_FLOAT16_KHR,) * 2,
+        *(vk.VK_COMPONENT_TYPE_FLOAT32_KHR,) * 2,
+        vk.VK_SCOPE_SUBGROUP_KHR,
+    )
+    shapes = [
+        Matrices(row.MSize, row.NSize, row.KSize, subgroups.size)
+        for row in _matrix_rows(handle)
+        if (row.AType, row.BType, row.CType, row.ResultType, row.scope) == wanted
+    ]
+    best = max(shapes, key=lambda item: item.rows * item.columns * item.depth, default=None)
+    return "" if best is None else best.text
+
+
+def _matrix_rows(handle: Any) -> Any:
+    """What the driver lists. The package's own function leaves the types of structs open."""
+    vk = binding()
+    ffi, name = vk.ffi, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"
+    found = vk.lib.vkGetInstanceProcAddr(instance(), name.encode())
+    if found == ffi.NULL:
+        return []
+    ask, count = ffi.cast(f"PFN_{name}", found), ffi.new("uint32_t*")
+    ask(handle, count, ffi.NULL)
+    rows = ffi.new("VkCooperativeMatrixPropertiesKHR[]", count[0])
+    for row in rows:
+        row.sType = vk.VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR
+    ask(handle, count, rows)
+    return rows
 
 
 def close_instance() -> None:

@@ -11,6 +11,10 @@ from rlx_edge.gpu_workers.vulkan.context import DeviceBuffer, VulkanContext
 from rlx_edge.ir.kernel import PUSHED_WORDS
 from rlx_edge.ir.program import Entry
 
+# The package has no number for this bit.
+FULL_SUBGROUPS = 0x00000002
+"""VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT"""
+
 
 class Pipelines:
     """Made once when a program is loaded."""
@@ -61,7 +65,10 @@ class Pipelines:
             # Stages are passed by value: they stay in a list until the pipelines exist.
             stages = [
                 vk.VkPipelineShaderStageCreateInfo(
-                    stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=module, pName=entry.name
+                    stage=vk.VK_SHADER_STAGE_COMPUTE_BIT,
+                    module=module,
+                    pName=entry.name,
+                    **self._subgroups(entry),
                 )
                 for entry, module in zip(entries, modules, strict=True)
             ]
@@ -73,6 +80,19 @@ class Pipelines:
         finally:
             for module in modules:
                 vk.vkDestroyShaderModule(handle, module, None)
+
+    def _subgroups(self, entry: Entry) -> dict[str, Any]:
+        """Full subgroups of the target's size, for workgroups that are made of them: kernels on
+        cooperative matrices count on them."""
+        found = self.owner.device.subgroups
+        if found is None or not self.owner.device.target.matrices:
+            return {}
+        if entry.threads % found.size or entry.threads > found.size * found.most:
+            return {}
+        size = binding().VkPipelineShaderStageRequiredSubgroupSizeCreateInfo(
+            requiredSubgroupSize=found.size
+        )
+        return {"pNext": size if found.asked else None, "flags": FULL_SUBGROUPS}
 
     def _describe(self) -> None:
         """The descriptor set of the memory, where kernels reach it through one."""

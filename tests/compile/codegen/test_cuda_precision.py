@@ -203,7 +203,7 @@ def test_a_precision_is_part_of_the_text_and_of_the_digest() -> None:
     ("target", "device", "allowed"),
     [
         (WasmTarget(), "wasm:0", "fixed"),
-        (VulkanTarget(), "vulkan:0", "fixed"),
+        (VulkanTarget(), "vulkan:0", "fixed, relaxed"),
         (CudaTarget("sm_70"), "cuda:0", "fixed, relaxed"),
     ],
 )

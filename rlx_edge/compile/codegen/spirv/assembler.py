@@ -80,6 +80,8 @@ class Module:
     bound: int = 1
     capabilities: set[str] = field(default_factory=lambda: {"Shader"})
     addressing: str = "Logical"
+    memory: str = "GLSL450"
+    """The memory model."""
     refine_roots: bool = False
     """Whether the driver's f32 square roots need a refining step (``scalar_table``)."""
     compare_words: bool = False
@@ -154,9 +156,9 @@ class Module:
         return self.type("Int", bits, int(signed))
 
     def float_type(self, bits: int = 32) -> int:
-        """A float type; 64 bits ask for their capability."""
-        if bits == 64:
-            self.capability("Float64")
+        """A float type; 64 and 16 bits ask for their capability."""
+        if bits in (16, 64):
+            self.capability(f"Float{bits}")
         return self.type("Float", bits)
 
     def vector_type(self, lanes: int) -> int:
@@ -224,6 +226,11 @@ class Module:
         """Zero of any type."""
         return self._once(("null", type_id), "ConstantNull", (type_id,), ())
 
+    def composite(self, type_id: int, *members: int) -> int:
+        """A constant of other constants; of a cooperative matrix, of the one in all its places."""
+        known = ("composite", type_id, members)
+        return self._once(known, "ConstantComposite", (type_id,), members)
+
     def variable(self, storage: str, pointee: int) -> int:
         """A new global variable."""
         pointer = self.pointer(storage, pointee)
@@ -251,12 +258,14 @@ class Module:
         """Code in a block that does not exist yet."""
         return Code(self, self.label())
 
-    def function(self, code: Code, first: int) -> int:
-        """A function without parameters whose code begins in block ``first``."""
+    def function(self, code: Code, first: int, variables: Sequence[Instruction] = ()) -> int:
+        """A function without parameters whose code begins in block ``first``; ``variables`` are
+        its own."""
         void = self.void_type()
         kind, found = self.type("Function", void), self.id()
         self.functions.append(instruction("Function", void, found, 0, kind))
         self.functions.append(instruction("Label", first))
+        self.functions += variables
         self.functions += code.instructions
         self.functions.append(instruction("FunctionEnd"))
         return found
@@ -272,7 +281,7 @@ class Module:
         yield from (instruction("Extension", *string_words(name)) for name in extensions)
         for name, number in self.imports.items():
             yield instruction("ExtInstImport", number, *string_words(name))
-        model = ENUMS["Addressing"][self.addressing], ENUMS["Memory"]["GLSL450"]
+        model = ENUMS["Addressing"][self.addressing], ENUMS["Memory"][self.memory]
         yield instruction("MemoryModel", *model)
         yield from self.entries
         yield from self.modes

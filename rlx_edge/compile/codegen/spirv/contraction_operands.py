@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from rlx_edge.compile.codegen.spirv.assembler import Code
 from rlx_edge.compile.codegen.spirv.interface import Interface
+from rlx_edge.ir.kernel import TemplateKernel
 
 Extras: TypeAlias = list[list[int]]
 """Of each extra operand, its value for each of four neighbouring columns."""
@@ -34,7 +35,9 @@ class Operands(ABC):
     columns: int
     depth: int
     chain: int
-    """Steps of k in one chain."""
+    """Steps of k in one chain, 0 where the kernel has none."""
+    fused: bool
+    """Whether a product may be added to its chain with one rounding."""
     a_quads: bool
     """Whether A is read four k at a time, else one element."""
     b_quads: bool
@@ -88,3 +91,9 @@ class Operands(ABC):
         extras: Extras,
     ) -> None:
         """Epilogue and store of four neighbouring columns; the row is inside."""
+
+
+def chain_of(kernel: TemplateKernel) -> tuple[int, bool]:
+    """``Operands.chain`` and ``Operands.fused`` of a kernel."""
+    options = dict(kernel.config)
+    return int(options.get("chain", 0)), bool(options.get("fused"))

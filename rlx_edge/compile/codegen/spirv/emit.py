@@ -16,6 +16,7 @@ from rlx_edge.compile.codegen.spirv.assembler import Module, encode
 from rlx_edge.compile.codegen.spirv.emit_loops import emit_loop_kernel
 from rlx_edge.compile.codegen.spirv.emit_template import emit_template
 from rlx_edge.compile.codegen.spirv.interface import Shared
+from rlx_edge.compile.codegen.spirv.memory_model import share_memory
 from rlx_edge.compile.codegen.spirv.quirks import apply_quirks
 from rlx_edge.compile.targets.vulkan import VulkanTarget
 from rlx_edge.ir.kernel import Kernel, TemplateKernel
@@ -44,6 +45,8 @@ def emit_module(
         else:
             entries.append(emit_loop_kernel(shared, kernel, name))
     module = shared.module
+    if "CooperativeMatrixKHR" in module.capabilities:
+        share_memory(module)
     finished, bound = apply_quirks(list(module.instructions()), module.bound, target.quirks)
     return Code(encode(finished, bound), tuple(entries))
 

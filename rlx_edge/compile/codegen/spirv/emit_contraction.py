@@ -9,6 +9,7 @@ end of a chain are 0 · 0, which leaves a chain alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlx_edge.compile.codegen.spirv.assembler import Code
@@ -44,6 +45,28 @@ class Steps:
     stop: int
 
 
+def each_tile(
+    io: Interface,
+    operands: Operands,
+    rows: int,
+    columns: int,
+    emit: Callable[[Code, Place], None],
+) -> None:
+    """Tiles of ``rows`` × ``columns``, shared out among the workgroups."""
+    root, w = io.root, Words(io.root.code)
+    tall, wide = w.ceildiv(operands.rows, rows), w.ceildiv(operands.columns, columns)
+    total = w.mul(w.mul(tall, wide), operands.slices)
+    step, start = io.input("NumWorkgroups"), io.input("WorkgroupId")
+    loop = StructuredLoop(root.code, [(w.code.module.int_type(32, False), start)])
+    body = Words(loop.body)
+    number = loop.carried[0]
+    rest, across = body.divided(number, wide)
+    slice_, down = body.divided(rest, tall)
+    emit(loop.body, Place(slice_, body.scaled(down, rows), body.scaled(across, columns)))
+    following = Words(loop.body).add(number, step)
+    loop.close(Words(loop.check).below(number, total), [following])
+
+
 class Contraction:
     """Emits one kernel."""
 
@@ -62,22 +85,8 @@ class Contraction:
 
     def emit(self) -> None:
         """Tiles, each by all invocations of a workgroup."""
-        root, ops, tile = self.io.root, self.operands, self.shape.tile
-        w = Words(root.code)
-        tall, wide = w.ceildiv(ops.rows, tile.rows), w.ceildiv(ops.columns, tile.columns)
-        total = w.mul(w.mul(tall, wide), ops.slices)
-        step, start = self.io.input("NumWorkgroups"), self.io.input("WorkgroupId")
-        loop = StructuredLoop(root.code, [(w.code.module.int_type(32, False), start)])
-        body = Words(loop.body)
-        number = loop.carried[0]
-        rest, across = body.divided(number, wide)
-        slice_, down = body.divided(rest, tall)
-        self.tile(
-            loop.body,
-            Place(slice_, body.scaled(down, tile.rows), body.scaled(across, tile.columns)),
-        )
-        following = Words(loop.body).add(number, step)
-        loop.close(Words(loop.check).below(number, total), [following])
+        tile = self.shape.tile
+        each_tile(self.io, self.operands, tile.rows, tile.columns, self.tile)
 
     # ---- one tile ----------------------------------------------------------------------------
 
@@ -245,12 +254,12 @@ class Contraction:
         ]
         vector = self.get(loop.body, w.add(w.scaled(step, shape.b_pitch), b_first))
         right = [self.lane(loop.body, vector, lane) for lane in range(LANES)]
+        add = s.fused if self.operands.fused else s.multiplied
         following = [
-            s.rounded("FAdd", F32, chains[row * LANES + column],
-                      s.rounded("FMul", F32, left[row], right[column]))
+            add(left[row], right[column], chains[row * LANES + column])
             for row in range(shape.each)
             for column in range(LANES)
-        ]  # fmt: skip
+        ]
         condition = Words(loop.check).below(step, Words(loop.check).c(shape.tile.depth))
         loop.close(condition, [w.plus(step, 1), *following], unroll=True)
         return loop.carried[1:]

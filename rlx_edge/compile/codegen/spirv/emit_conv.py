@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rlx_edge.compile.codegen.spirv.assembler import Code
-from rlx_edge.compile.codegen.spirv.contraction_operands import Extras, Operands, Place
+from rlx_edge.compile.codegen.spirv.contraction_operands import Extras, Operands, Place, chain_of
 from rlx_edge.compile.codegen.spirv.contraction_shape import LANES, share_out
 from rlx_edge.compile.codegen.spirv.emit_contraction import emit_contraction
 from rlx_edge.compile.codegen.spirv.emit_epilogue import emit_epilogue
@@ -166,7 +166,7 @@ class ImageWords:
             one.close()
 
 
-class _Conv(Operands):
+class ConvOperands(Operands):
     def __init__(self, words: TemplateWords) -> None:
         self.words, self.io, self.images = words, words.io, ImageWords(words)
         w = Words(words.root)
@@ -174,7 +174,7 @@ class _Conv(Operands):
         self.rows = w.mul(w.mul(words["images"], words["height"]), words["width"])
         taps = self.images.kernel_rows * self.images.kernel_columns
         self.depth = w.scaled(words["blocks"], taps * LANES)
-        self.chain = int(words.kernel.option("chain"))
+        self.chain, self.fused = chain_of(words.kernel)
         self.a_quads, self.b_quads = self.images.blocked_in, True
         self.a_rows_first = True
 
@@ -243,7 +243,7 @@ def emit_conv2d(shared: Shared, kernel: TemplateKernel, name: str) -> Entry:
     """Add the entry point; words of its record are ``conv_words`` after the slots."""
     words = TemplateWords(shared, kernel, conv_words(kernel.extras))
     tile = parse_gpu_tile(str(kernel.option("tile")))
-    operands = _Conv(words)
+    operands = ConvOperands(words)
     rows_first = not operands.images.blocked_out
     shape = share_out(tile, shared.target.most_invocations, rows_first, pad=0)
     return emit_contraction(shared, words.io, operands, shape, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlx_edge.compile.codegen.spirv.assembler import Code
-from rlx_edge.compile.codegen.spirv.contraction_operands import Extras, Operands, Place
+from rlx_edge.compile.codegen.spirv.contraction_operands import Extras, Operands, Place, chain_of
 from rlx_edge.compile.codegen.spirv.contraction_shape import A_PAD, LANES, share_out
 from rlx_edge.compile.codegen.spirv.emit_contraction import emit_contraction
 from rlx_edge.compile.codegen.spirv.emit_epilogue import emit_epilogue
@@ -18,12 +18,12 @@ from rlx_edge.ir.program import Entry
 from rlx_edge.ir.types import F32
 
 
-class _Matmul(Operands):
+class MatmulOperands(Operands):
     def __init__(self, words: TemplateWords) -> None:
         self.words, self.io, kernel = words, words.io, words.kernel
         self.slices, self.rows = words["slices"], words["m"]
         self.columns, self.depth = words["n"], words["k"]
-        self.chain = int(kernel.option("chain"))
+        self.chain, self.fused = chain_of(kernel)
         self.a_quads, self.b_quads = (
             bool(kernel.option("a_vectors")),
             bool(kernel.option("b_vectors")),
@@ -124,4 +124,4 @@ def emit_matmul(shared: Shared, kernel: TemplateKernel, name: str) -> Entry:
     words = TemplateWords(shared, kernel, MATMUL_WORDS)
     tile = parse_gpu_tile(str(kernel.option("tile")))
     shape = share_out(tile, shared.target.most_invocations, rows_first=False, pad=A_PAD)
-    return emit_contraction(shared, words.io, _Matmul(words), shape, name)
+    return emit_contraction(shared, words.io, MatmulOperands(words), shape, name)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rlx_edge.compile.codegen.spirv.emit_conv import emit_conv2d
+from rlx_edge.compile.codegen.spirv.emit_cooperative import (
+    emit_cooperative_conv,
+    emit_cooperative_matmul,
+)
 from rlx_edge.compile.codegen.spirv.emit_depthwise import emit_depthwise
 from rlx_edge.compile.codegen.spirv.emit_matmul import emit_matmul
 from rlx_edge.compile.codegen.spirv.interface import Shared
@@ -16,6 +20,8 @@ _TEMPLATES: Mapping[str, Callable[[Shared, TemplateKernel, str], Entry]] = {
     "matmul": emit_matmul,
     "conv2d": emit_conv2d,
     "depthwise": emit_depthwise,
+    "mma_matmul": emit_cooperative_matmul,
+    "mma_conv2d": emit_cooperative_conv,
 }
 
 

@@ -128,12 +128,16 @@ OPCODES = _table("""
 249 Branch id
 250 BranchConditional id id id
 253 Return
+4456 TypeCooperativeMatrixKHR r id id id id id
+4457 CooperativeMatrixLoadKHR t r id id id lit*
+4458 CooperativeMatrixStoreKHR id id id id lit*
+4459 CooperativeMatrixMulAddKHR t r id id id
 """)
 BY_NUMBER = {opcode.number: opcode for opcode in OPCODES.values()}
 
 ENUMS: dict[str, dict[str, int]] = {
     "Addressing": {"Logical": 0, "PhysicalStorageBuffer64": 5348},
-    "Memory": {"GLSL450": 1},
+    "Memory": {"GLSL450": 1, "Vulkan": 3},
     "Execution": {"GLCompute": 5},
     "Mode": {
         "LocalSize": 17,
@@ -148,12 +152,15 @@ ENUMS: dict[str, dict[str, int]] = {
         "Int64": 11,
         "Int16": 22,
         "Int8": 39,
+        "GroupNonUniform": 61,
         "StorageBuffer16BitAccess": 4433,
         "StorageBuffer8BitAccess": 4448,
         "DenormPreserve": 4464,
         "SignedZeroInfNanPreserve": 4466,
         "RoundingModeRTE": 4467,
+        "VulkanMemoryModel": 5345,
         "PhysicalStorageBufferAddresses": 5347,
+        "CooperativeMatrixKHR": 6022,
     },
     "Storage": {
         "Input": 1,
@@ -187,12 +194,15 @@ ENUMS: dict[str, dict[str, int]] = {
 }
 """Enumerant table → name → number."""
 BUILT_INS = {"NumWorkgroups": 24, "WorkgroupId": 26, "LocalInvocationId": 27,
-             "GlobalInvocationId": 28}  # fmt: skip
+             "GlobalInvocationId": 28, "SubgroupId": 40,
+             "SubgroupLocalInvocationId": 41}  # fmt: skip
 EXTENSIONS = {
     "StorageBuffer8BitAccess": "SPV_KHR_8bit_storage",
     "DenormPreserve": "SPV_KHR_float_controls",
     "SignedZeroInfNanPreserve": "SPV_KHR_float_controls",
     "RoundingModeRTE": "SPV_KHR_float_controls",
+    "VulkanMemoryModel": "SPV_KHR_vulkan_memory_model",
     "PhysicalStorageBufferAddresses": "SPV_KHR_physical_storage_buffer",
+    "CooperativeMatrixKHR": "SPV_KHR_cooperative_matrix",
 }
 """Capability → the extension that defines it for version 1.3."""

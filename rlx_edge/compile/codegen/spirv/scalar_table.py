@@ -70,6 +70,10 @@ class Scalars:
         number = ENUMS["GLSL"][name]
         return self.op("ExtInst", dtype, self.module.import_set(), number, operand)
 
+    def multiplied(self, a: int, b: int, c: int) -> int:
+        """c + a * b in f32 with two roundings."""
+        return self.rounded("FAdd", F32, c, self.rounded("FMul", F32, a, b))
+
     def fused(self, a: int, b: int, c: int) -> int:
         """a * b + c in f32 with one rounding, where the device fuses."""
         number = ENUMS["GLSL"]["Fma"]

@@ -9,6 +9,7 @@ from rlx_edge.compile.codegen.spirv.scalar_table import Scalars
 from rlx_edge.ir.types import F32, U32
 
 WORKGROUP_SCOPE = 2
+SUBGROUP_SCOPE = 3
 WORKGROUP_RELEASE = 0x108
 """Acquire and release of workgroup memory."""
 
@@ -92,8 +93,8 @@ class Words:
         return self.code.op("Select", kind, conditions, vector, module.null(kind))
 
 
-def barrier(code: Code) -> None:
-    """All invocations of the workgroup, and their writes to its memory."""
+def barrier(code: Code, among: int = WORKGROUP_SCOPE) -> None:
+    """All invocations of the workgroup, or of a subgroup, and their writes to workgroup memory."""
     w = Words(code)
-    scope = w.c(WORKGROUP_SCOPE)
+    scope = w.c(among)
     code.do("ControlBarrier", scope, scope, w.c(WORKGROUP_RELEASE))

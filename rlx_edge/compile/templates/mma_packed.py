@@ -37,7 +37,7 @@ class PackedTile:
 
     @property
     def name(self) -> str:
-        return f"{self.rows}x{self.columns}"
+        return f"{self.rows}x{self.columns}_{self.warp_rows}x{self.warp_columns}"
 
     @property
     def threads(self) -> int:
@@ -71,7 +71,7 @@ def weight_words(precision: str) -> int:
 PACKED_TILES = (
     PackedTile(64, 64, 32, 32, 4),
     PackedTile(128, 64, 64, 32, 3),
-    PackedTile(128, 128, 64, 32, 3),
+    PackedTile(128, 128, 64, 64, 3),
 )
 """For some outputs, for many; the first needs no measuring, and its sums may be split."""
 

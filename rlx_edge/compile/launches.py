@@ -10,6 +10,8 @@ from rlx_edge.ir.types import TensorType
 
 PREPARE = "compile"
 EXECUTE = "execute"
+BORDER = "border"
+"""The operator of a launch that writes the border of a result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import cast as typing_cast
 from rlx_edge.compile.backends import Backend, backend_of
 from rlx_edge.compile.cost import loop_time, template_time
 from rlx_edge.compile.launches import (
+    BORDER,
     EXECUTE,
     PREPARE,
     Buffer,
@@ -196,7 +197,7 @@ class Lowering:
         stored = self.reserve(op.result, physical, phase)
         if physical.border != NO_BORDER:
             merged = self.backend.groups is not None
-            self.emit_nests(border_kernels(physical, merged), stored, [], "border", op.result)
+            self.emit_nests(border_kernels(physical, merged), stored, [], BORDER, op.result)
         if found is not None:
             self.lower_claim(op, stored, found)
             return

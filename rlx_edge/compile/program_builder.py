@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rlx_edge.compile.cost import SEGMENT_NANOSECONDS
+from rlx_edge.compile.independence import side_by_side, waiting
 from rlx_edge.compile.launches import Buffer, Launch, Lowered
 from rlx_edge.compile.memory_plan import ALIGNMENT, Lifetime, assign_offsets
 from rlx_edge.compile.plan_builder import PlanBuilder
@@ -82,7 +83,8 @@ def link(
     _guard_elements(builder, lowered, launches, memory)
     kernels, numbers = _number_kernels(launches)
     record_starts, block_bytes = _block_layout(launches)
-    spans = _spans(lowered)
+    waits = waiting(launches, lowered.buffers, len(lowered.prepare))
+    spans = _spans(lowered, waits)
     resident_at, resident_end = _place_resident(lowered, spans, BLOCK_ADDRESS + block_bytes, memory)
     addresses, peak = _place_arena(builder, lowered, spans, resident_at, resident_end, env)
     in_units = {
@@ -132,6 +134,7 @@ def link(
                 launch.value,
                 number,
                 "compile" if index < len(lowered.prepare) else "execute",
+                waits[index],
             )
             for index, (launch, number) in enumerate(zip(launches, numbers, strict=True))
         ),
@@ -259,13 +262,16 @@ class _Span:
     resident: bool
 
 
-def _spans(lowered: Lowered) -> list[_Span]:
+def _spans(lowered: Lowered, waits: Sequence[bool]) -> list[_Span]:
+    """A buffer is kept as long as any launch runs that may run beside one that uses it."""
     boundary = len(lowered.prepare)
     end = boundary + len(lowered.execute)
     uses: dict[int, list[int]] = {}
-    for index, launch in enumerate([*lowered.prepare, *lowered.execute]):
-        for number in launch.buffers:
-            uses.setdefault(number, []).append(index)
+    launches = [*lowered.prepare, *lowered.execute]
+    for first, last in side_by_side(waits):
+        for launch in launches[first : last + 1]:
+            for number in launch.buffers:
+                uses.setdefault(number, []).extend((first, last))
     for number in lowered.inputs:
         uses.setdefault(number, []).append(boundary)
     for number in lowered.outputs:

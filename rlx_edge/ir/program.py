@@ -48,12 +48,17 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class LaunchInfo:
-    """What launch ``i`` is, for traces and explanations: op name, result value, kernel index."""
+    """What launch ``i`` is, for traces and explanations: op name, result value, kernel index.
+
+    ``waits``: whether it needs what launches before it left behind; else it may run beside all
+    that were started since the last one that waits.
+    """
 
     op: str
     value: str
     kernel: int
     phase: str
+    waits: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,10 @@ def _body(program: Program) -> Json:
         "resident": program.resident,
         "prepare": [_command(item) for item in program.prepare],
         "execute": [_command(item) for item in program.execute],
-        "launches": [[item.op, item.value, item.kernel, item.phase] for item in program.launches],
+        "launches": [
+            [item.op, item.value, item.kernel, item.phase, *([] if item.waits else [False])]
+            for item in program.launches
+        ],
         **({"entries": entries} if entries else {}),
         **({"choices": choices} if choices else {}),
         **({"part": _part(program)} if program.device else {}),
@@ -353,12 +356,16 @@ class _ProgramReader:
         )
 
     def launch(self, item: object) -> LaunchInfo:
-        op, value, kernel, phase = self.row(item, "a launch", 4)
+        fields = self.sequence(item, "a launch")
+        op, value, kernel, phase, *waits = self.row(item, "a launch", 5 if len(fields) == 5 else 4)
+        if waits not in ([], [False]):
+            self.fail("whether a launch waits", waits[0], "false, or nothing")
         return LaunchInfo(
             self.text(op, "an operator"),
             self.text(value, "a value"),
             self.size(kernel, "a kernel"),
             self.choice(phase, PHASES),
+            not waits,
         )
 
     def entry(self, item: object) -> Entry:

@@ -17,11 +17,13 @@ PLANS = 16
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One launch: the pipeline's number, its workgroups, its push constants."""
+    """One launch: the pipeline's number, its workgroups, its push constants, and whether it needs
+    what launches before it left behind."""
 
     pipeline: int
     groups: int
     push: bytes
+    waits: bool = True
 
 
 class Commands:
@@ -122,7 +124,7 @@ def _barrier(commands: Any) -> None:
 
 
 def record_launches(commands: Any, pipelines: Pipelines, launches: Sequence[Dispatch]) -> None:
-    """Dispatches in order, each seeing what the ones before it wrote."""
+    """Dispatches in order, each that waits seeing what the ones before it wrote."""
     vk = binding()
     stage = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
     memory = vk.VkMemoryBarrier(
@@ -132,13 +134,14 @@ def record_launches(commands: Any, pipelines: Pipelines, launches: Sequence[Disp
     bind, push = vk.VK_PIPELINE_BIND_POINT_COMPUTE, vk.VK_SHADER_STAGE_COMPUTE_BIT
     if pipelines.set is not None:
         vk.vkCmdBindDescriptorSets(commands, bind, pipelines.layout, 0, 1, [pipelines.set], 0, None)
-    bound, first = -1, True
+    bound, running, waits = -1, False, False
     for launch in launches:
+        waits |= launch.waits
         if launch.groups == 0:
             continue
-        if not first:
+        if waits and running:
             vk.vkCmdPipelineBarrier(commands, stage, stage, 0, 1, [memory], 0, None, 0, None)
-        first = False
+        running, waits = True, False
         if launch.pipeline != bound:
             bound = launch.pipeline
             vk.vkCmdBindPipeline(commands, bind, pipelines.pipelines[bound])

@@ -247,13 +247,16 @@ class VulkanUnit:
         if self._pipelines.by_pointer:
             header = self._arena.address.to_bytes(8, "little")
         found: list[Dispatch] = []
-        for record in records(self._block.view(np.int32), block, entries, begin, end):
+        asked = self._program.launches[begin:end]
+        read = records(self._block.view(np.int32), block, entries, begin, end)
+        for number, record in enumerate(read):
             words = record.words
             if len(words) > PUSHED_WORDS:
                 words = np.array([block // 4 + record.place], np.int32)
             # Kernels stride over the work: fewer workgroups than the plan's are as right.
             groups = min(max(0, record.groups), self._owner.device.groups)
-            found.append(Dispatch(record.kernel, groups, header + words.tobytes()))
+            waits = number >= len(asked) or asked[number].waits
+            found.append(Dispatch(record.kernel, groups, header + words.tobytes(), waits))
         return found
 
     # ---- state -------------------------------------------------------------------------------

@@ -27,13 +27,15 @@ LEAST_ROUNDS = 4
 @dataclass(frozen=True, slots=True)
 class PackedTile:
     """``rows`` × ``columns`` outputs of a workgroup, ``warp_rows`` × ``warp_columns`` of a warp;
-    ``stages`` rounds are in shared memory at a time."""
+    ``stages`` rounds are in shared memory at a time, ``blocks`` workgroups at least on a processor.
+    """
 
     rows: int
     columns: int
     warp_rows: int
     warp_columns: int
     stages: int
+    blocks: int = 1
 
     @property
     def name(self) -> str:
@@ -69,9 +71,9 @@ def weight_words(precision: str) -> int:
 
 
 PACKED_TILES = (
-    PackedTile(64, 64, 32, 32, 4),
-    PackedTile(128, 64, 64, 32, 3),
-    PackedTile(128, 128, 64, 64, 3),
+    PackedTile(64, 64, 32, 32, 4, 4),
+    PackedTile(128, 64, 64, 32, 3, 3),
+    PackedTile(128, 128, 64, 64, 3, 2),
 )
 """For some outputs, for many; the first needs no measuring, and its sums may be split."""
 

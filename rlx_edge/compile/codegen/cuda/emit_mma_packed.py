@@ -8,6 +8,7 @@ from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines, fours_of
 from rlx_edge.compile.codegen.cuda.mma_packed_text import (
     B_PLACES,
     CONV,
+    CONV_NEAR,
     COPY_BLOCK,
     COPY_FOUR,
     COPY_PLANES,
@@ -16,6 +17,7 @@ from rlx_edge.compile.codegen.cuda.mma_packed_text import (
     KEEP,
     MATMUL,
     MATMUL_FOURS,
+    MATMUL_NEAR,
     MATMUL_PARTS,
     MATMUL_SINGLE,
     ONE_SPLIT,
@@ -48,12 +50,18 @@ def packed_threads(kernel: TemplateKernel) -> int:
     return packed_tile(str(kernel.option("tile"))).threads
 
 
+def packed_blocks(kernel: TemplateKernel) -> int:
+    """Workgroups that a processor should have room for."""
+    return packed_tile(str(kernel.option("tile"))).blocks
+
+
 def emit_packed_conv(kernel: TemplateKernel, head: str) -> str:
     """A convolution as a product of pixels by taps, or parts of its sums for ``emit_result``."""
     split = bool(kernel.option("split"))
     values = {
         "taps": int(kernel.option("rows")) * int(kernel.option("columns")),
         "kernel_columns": kernel.option("columns"),
+        "near": CONV_NEAR,
         "copy_a": COPY_BLOCK if kernel.option("input") == BLOCKED else COPY_PLANES,
         "a_row": "threadIdx.x % $rows",
         "a_quad": "(threadIdx.x / $rows + i * $a_step)",
@@ -69,6 +77,7 @@ def emit_packed_matmul(kernel: TemplateKernel, head: str) -> str:
     split = bool(kernel.option("split"))
     values = {
         "taps": 1,
+        "near": MATMUL_NEAR,
         "copy_a": COPY_FOUR if kernel.option("a_vectors") else COPY_SINGLE,
         "a_row": "(threadIdx.x / 4 + i * $a_step)",
         "a_quad": "threadIdx.x % 4",

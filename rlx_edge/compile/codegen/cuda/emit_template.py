@@ -31,6 +31,7 @@ from rlx_edge.compile.codegen.cuda.emit_mma_packed import (
     emit_packed_conv,
     emit_packed_matmul,
     emit_parts,
+    packed_blocks,
     packed_threads,
 )
 from rlx_edge.compile.codegen.cuda.template_parts import (
@@ -90,8 +91,13 @@ def template_bounds(kernel: TemplateKernel) -> str:
 
     One block at least: else ptxas spills accumulators to make room for a third one.
     """
-    blocks = attention_blocks(kernel) if is_attention(kernel) else 1
-    return f"{template_threads(kernel)}, {2 if kernel.template == 'depthwise' else blocks}"
+    if is_attention(kernel):
+        blocks = attention_blocks(kernel)
+    elif kernel.template in ("mma_conv2d", "mma_packed"):
+        blocks = packed_blocks(kernel)
+    else:
+        blocks = 2 if kernel.template == "depthwise" else 1
+    return f"{template_threads(kernel)}, {blocks}"
 
 
 def template_words(kernel: TemplateKernel) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -62,37 +62,35 @@ MATMUL_PLACE = """\
     const float* const a_from = a + (long long)a_row * channels;
 """
 ROUNDS = """\
-    int block[$a_each], tap[$a_each];
-    #pragma unroll
-    for (int i = 0; i < $a_each; ++i) {
-      const int quad = $a_quad;
-      tap[i] = one_tap ? first % $taps : (first * 4 + quad) / each;
-      block[i] = one_tap ? first / $taps * 4 + quad : (first * 4 + quad) % each;
-    }
+    int quad_now = first * 4, tap_now = first % $taps, block_now = first / $taps * 4;
     const int b_depth = $taps * each * 4;
     const $b_type* const b_from = (const $b_type*)$weights
         + ((long long)slice * wide + column_first + b_row) * b_depth + b_quad * $b_elements;
-    int b_tap = first % $taps, b_at = one_tap ? (b_tap * each + first / $taps * 4) * 4 : first * 16;
     const auto fetch = [&](int stage) {
       unsigned* const a_tile = tiles + stage * $stage_words;
       unsigned* const b_tile = a_tile + $rows * 16;
-      #pragma unroll
-      for (int i = 0; i < $a_each; ++i) {
-        const int row = $a_row;
-        unsigned* to = a_tile + row * 16 + ($a_quad ^ turn(row)) * 4;
-        const bool there = row_first + row < rows && tap[i] < $taps && block[i] < blocks;
+      if (one_tap) {
+        const int tap = tap_now;
+$near\
+        #pragma unroll
+        for (int i = 0; i < $a_each; ++i) {
+          const int row = $a_row, block = block_now + $a_quad;
+          unsigned* to = a_tile + row * 16 + ($a_quad ^ turn(row)) * 4;
+          const bool there = row_first + row < rows && block < blocks;
 $copy_a\
-        if (one_tap) {
-          tap[i] = tap[i] + 1 == $taps ? 0 : tap[i] + 1;
-          block[i] += tap[i] == 0 ? 4 : 0;
-        } else {
-          block[i] += 4;
-          while (block[i] >= each) {
-            block[i] -= each;
-            ++tap[i];
-          }
+        }
+      } else {
+        #pragma unroll
+        for (int i = 0; i < $a_each; ++i) {
+          const int row = $a_row, tap = (quad_now + $a_quad) / each;
+          const int block = (quad_now + $a_quad) % each;
+          unsigned* to = a_tile + row * 16 + ($a_quad ^ turn(row)) * 4;
+          const bool there = row_first + row < rows && tap < $taps && block < blocks;
+$near\
+$copy_a\
         }
       }
+      const int b_at = one_tap ? (tap_now * each + block_now) * 4 : quad_now * 4;
       #pragma unroll
       for (int i = 0; i < $b_each; ++i) {
         const int row = b_row + i * $b_step;
@@ -100,8 +98,9 @@ $copy_a\
         const $b_type* from = b_from + (long long)i * $b_step * b_depth + b_at;
         copy_sixteen(b_tile + $b_place, there ? from : (const $b_type*)b, there);
       }
-      b_tap = b_tap + 1 == $taps ? 0 : b_tap + 1;
-      b_at += !one_tap ? 16 : b_tap > 0 ? each * 4 : 16 - ($taps - 1) * each * 4;
+      quad_now += 4;
+      tap_now = tap_now + 1 == $taps ? 0 : tap_now + 1;
+      block_now += tap_now == 0 ? 4 : 0;
     };
     float total[$m_tiles][$n_tiles][4];
     #pragma unroll
@@ -191,35 +190,31 @@ SPLITS = """\
           all_rounds / $least_rounds),
       1);
 """
-TAP = """\
-        const int tap_row = tap[i] / $kernel_columns, tap_column = tap[i] % $kernel_columns;
-        const float* from = a_from + tap_row * words.a_tap_row + tap_column * words.a_tap_column;
+CONV_NEAR = """\
+          const float* const near = a_from + tap / $kernel_columns * words.a_tap_row
+              + tap % $kernel_columns * words.a_tap_column;
 """
-COPY_BLOCK = (
-    TAP
-    + """\
-        copy_near(to, there ? from + block[i] * words.a_plane : a, there);
+MATMUL_NEAR = """\
+          const float* const near = a_from;
 """
-)
-COPY_PLANES = (
-    TAP
-    + """\
-        const int left = there ? channels - block[i] * 4 : 0;
-        from += block[i] * 4 * words.a_plane;
-        #pragma unroll
-        for (int c = 0; c < 4; ++c)
-          copy_four(to + c, c < left ? from + c * words.a_plane : a, c < left);
+COPY_BLOCK = """\
+          copy_near(to, there ? near + block * words.a_plane : a, there);
 """
-)
+COPY_PLANES = """\
+          const int left = there ? channels - block * 4 : 0;
+          const float* const from = near + block * 4 * words.a_plane;
+          #pragma unroll
+          for (int c = 0; c < 4; ++c)
+            copy_four(to + c, c < left ? from + c * words.a_plane : a, c < left);
+"""
 COPY_FOUR = """\
-        const float* from = a_from + i * $a_step * channels + block[i] * 4;
-        copy_near(to, there ? from : a, there);
+          copy_near(to, there ? near + i * $a_step * channels + block * 4 : a, there);
 """
 COPY_SINGLE = """\
-        const float* from = a_from + i * $a_step * channels + block[i] * 4;
-        const int left = there ? channels - block[i] * 4 : 0;
-        #pragma unroll
-        for (int c = 0; c < 4; ++c) copy_four(to + c, c < left ? from + c : a, c < left);
+          const int left = there ? channels - block * 4 : 0;
+          const float* const from = near + i * $a_step * channels + block * 4;
+          #pragma unroll
+          for (int c = 0; c < 4; ++c) copy_four(to + c, c < left ? from + c : a, c < left);
 """
 STEPS = {
     "tf32": """\

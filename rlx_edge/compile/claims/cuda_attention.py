@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlx_edge.compile.codegen.cuda.ptxas import LEAST_OCCUPANCY, SHARED_RESERVED
 from rlx_edge.compile.codegen.cuda.scalar_table import literal
 from rlx_edge.compile.physical import Physical
 from rlx_edge.compile.select import (
@@ -14,7 +15,7 @@ from rlx_edge.compile.select import (
     precision_of,
     template_kernel,
 )
-from rlx_edge.compile.targets.cuda import CudaTarget
+from rlx_edge.compile.targets.cuda import CudaTarget, Limits
 from rlx_edge.compile.templates.attention import (
     ATTENTION_WORDS,
     FEW,
@@ -38,6 +39,14 @@ from rlx_edge.ir.core import Op
 from rlx_edge.ir.dims import ONE, ZERO, as_dim, ceildiv, dim_max, dim_min, product
 from rlx_edge.ir.types import F32
 
+TILE_OPTIONS = ("precision", "rows", "keys", "threads", "parts", "is_ahead")
+
+
+def has_room(tile: AttentionTile, limits: Limits) -> bool:
+    """Whether shared memory lets a processor have threads enough."""
+    blocks = limits.shared_processor // (tile.shared_bytes + SHARED_RESERVED)
+    return blocks * tile.threads >= LEAST_OCCUPANCY * limits.threads_processor
+
 
 def claim_attention(
     op: Op,
@@ -49,10 +58,10 @@ def claim_attention(
     """A way for each tile, and in f16 one that rounds keys and values once; in the last one few
     queries have a kernel of their own. The parts are no way: they would take the memory that one
     kernel saves."""
-    del target
     q, keys, v, *bias = (item.type for item in operands)
     types = [q, keys, v, *bias]
     tiles = attention_tiles(precision_of(op), types)
+    tiles = tuple(tile for tile in tiles if has_room(tile, target.limits)) or tiles
     scores = (*q.shape[:-1], keys.shape[-1])
     words = bias_words(bias[0], scores) if bias else (ONE, ONE, ZERO, ZERO)
     plain = all(item.is_plain for item in (result, *operands))
@@ -80,7 +89,7 @@ def claim_attention(
         return kernel, slices * ceildiv(queries, rows)
 
     def tiled(tile: AttentionTile) -> Part:
-        more = {name: getattr(tile, name) for name in ("precision", "rows", "keys", "threads")}
+        more = {name: getattr(tile, name) for name in TILE_OPTIONS}
         template = PACKED if tile.is_packed else MMA if tile.is_mma else FMA
         return part(template, tile.rows, more)
 

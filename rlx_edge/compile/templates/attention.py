@@ -24,9 +24,9 @@ REGISTERS = 65536
 KEYS_PAD = 8
 VALUE_PADS = {TF32: 4, FP16: 8}
 """Words behind a row in shared memory: fragments meet no bank twice."""
-LANES = 16
+LANES = 8
 """Threads that share a row of scores where there are no matrix units."""
-BUSY = {RELAXED: 84, TF32: 57, FP16: 49}
+BUSY = {RELAXED: 44, TF32: 57, FP16: 49}
 """Registers of a thread beside the numbers that it keeps: addresses, operands on their way."""
 BIAS_BUSY, COPY_BUSY = 17, 8
 FULL_REGISTERS = (128, 168)
@@ -62,7 +62,9 @@ ATTENTION_WORDS = (
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
     """``rows`` of queries and ``keys`` of a step for ``threads`` threads; ``depth`` and ``width``
-    are the lengths of rows of queries and values. ``is_packed``: keys and values are f16 before."""
+    are the lengths of rows of queries and values. ``is_packed``: keys and values are f16 before.
+    ``parts`` groups of warps have ``keys`` keys of a step each. ``is_ahead``: a step's loads run in
+    registers during the step before, where there are enough."""
 
     precision: str
     rows: int
@@ -72,6 +74,8 @@ class AttentionTile:
     width: int
     is_biased: bool
     is_packed: bool = False
+    parts: int = 1
+    is_ahead: bool = True
 
     @property
     def is_mma(self) -> bool:
@@ -79,11 +83,27 @@ class AttentionTile:
         return self.precision in PER_WORD
 
     @property
+    def step_keys(self) -> int:
+        """Keys that all parts have of a step."""
+        return self.keys * self.parts
+
+    @property
+    def join_row(self) -> int:
+        """Numbers of a thread for a row: the largest score, the sums."""
+        return 2 + self.width // 4
+
+    @property
+    def join_words(self) -> int:
+        """Words by which parts hand over what they have."""
+        rows = self.warp_rows // 8 * (self.parts - 1)
+        return rows * self.join_row * self.threads // self.parts
+
+    @property
     def key_words(self) -> int:
         """Words of shared memory for keys: columns of them, by words of depth."""
         if not self.is_mma:
             return self.depth * self.keys
-        return self.depth // PER_WORD[self.precision] * (self.keys + KEYS_PAD)
+        return self.depth // PER_WORD[self.precision] * (self.step_keys + KEYS_PAD)
 
     @property
     def value_stride(self) -> int:
@@ -91,7 +111,7 @@ class AttentionTile:
 
     @property
     def value_words(self) -> int:
-        return self.keys // PER_WORD.get(self.precision, 1) * self.value_stride
+        return self.step_keys // PER_WORD.get(self.precision, 1) * self.value_stride
 
     @property
     def weight_words(self) -> int:
@@ -107,10 +127,11 @@ class AttentionTile:
     @property
     def shared_bytes(self) -> int:
         if self.is_packed:
-            rows = self.depth * halves_stride(self.keys) + self.keys * halves_stride(self.width)
-            return 4 * rows
+            k_halves = self.depth * halves_stride(self.step_keys)
+            v_halves = self.step_keys * halves_stride(self.width)
+            return 4 * (k_halves + v_halves + self.join_words)
         if self.is_mma:
-            return 4 * (self.key_words + self.value_words)
+            return 4 * (self.key_words + self.value_words + self.join_words)
         keys = self.key_words + self.weight_words
         if self.weights_replace_keys:
             keys = max(self.key_words, self.weight_words)
@@ -119,7 +140,7 @@ class AttentionTile:
     @property
     def warp_rows(self) -> int:
         """Queries of a warp."""
-        return self.rows * WARP // self.threads
+        return self.rows * WARP * self.parts // self.threads
 
     @property
     def kept(self) -> int:
@@ -128,23 +149,32 @@ class AttentionTile:
             query = self.depth // PER_WORD[self.precision]
             return self.warp_rows * (query + self.width + self.keys) // WARP
         columns = self.keys // LANES + self.width // LANES
-        return self.rows * LANES // self.threads * (columns + 1)
+        return self.rows * LANES // self.threads * (columns + 2)
 
     @property
     def ahead(self) -> int:
         """Elements of a step's keys and values a thread."""
-        return 0 if self.is_packed else -(-self.keys * (self.depth + self.width) // self.threads)
+        if self.is_packed:
+            return 0
+        # Without matrix units the values come when the keys have been used.
+        both = self.depth + self.width if self.is_mma else max(self.depth, self.width)
+        return -(-self.step_keys * both // self.threads)
 
     @property
     def registers(self) -> int:
         """About as many as a thread needs."""
+        return self._needed + (self.ahead if self.loads_ahead or self.is_mma else 0)
+
+    @property
+    def _needed(self) -> int:
+        """Registers without those of loads ahead."""
         busy = BUSY[self.precision] + (BIAS_BUSY if self.is_biased else 0)
-        return self.kept + self.ahead + busy + (COPY_BUSY if self.is_packed else 0)
+        return self.kept + busy + (COPY_BUSY if self.is_packed else 0)
 
     @property
     def loads_ahead(self) -> bool:
         """Whether a step's loads run in registers during the step before."""
-        return not self.is_mma or self.registers <= MOST_REGISTERS
+        return self.is_ahead and self._needed + self.ahead <= MOST_REGISTERS
 
     @property
     def fits(self) -> bool:
@@ -202,20 +232,23 @@ def attention_tiles(precision: str, types: Sequence[TensorType]) -> tuple[Attent
         return ()
     if not (0 < depth.value <= MOST and 0 < width.value <= MOST):
         return ()
+    biased = len(types) > 3
     if precision == RELAXED:
         if depth.value % 4 or width.value % LANES:
             return ()
-        rows_threads: tuple[tuple[int, int], ...] = ((64, 128), (64, 256), (32, 128))
-    elif precision in PER_WORD:
-        if depth.value % (8 * PER_WORD[precision]) or width.value % 8:
-            return ()
-        rows_threads = ((64, 128), (128, 128), (128, 256))
-    else:
+        tiles = [
+            AttentionTile(
+                *(precision, rows, keys, threads, depth.value, width.value, biased), is_ahead=False
+            )
+            for rows, keys, threads in ((64, 64, 128), (64, 32, 128), (32, 64, 64), (32, 32, 64))
+        ]
+        return tuple([tile for tile in tiles if tile.fits][:3])
+    if precision not in PER_WORD or depth.value % (8 * PER_WORD[precision]) or width.value % 8:
         return ()
     found: list[AttentionTile] = []
-    for rows, threads in rows_threads:
+    for rows, threads in ((64, 128), (128, 128), (128, 256)):
         tiles = [
-            AttentionTile(precision, rows, keys, threads, depth.value, width.value, len(types) > 3)
+            AttentionTile(precision, rows, keys, threads, depth.value, width.value, biased)
             for keys in (64, 32)
         ]
         fitting = [tile for tile in tiles if tile.fits]

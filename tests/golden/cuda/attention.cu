@@ -1,5 +1,5 @@
 struct K0 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits; };
-extern "C" __global__ void __launch_bounds__(128, 3)
+extern "C" __global__ void __launch_bounds__(64, 8)
 k0_attention(char* arena, const K0 words)
 {
   __shared__ __align__(16) float q_tile[32 * 32];
@@ -13,31 +13,34 @@ k0_attention(char* arena, const K0 words)
   const int queries = words.queries, keys = words.keys;
   const bool whole_rows = keys % 4 == 0;
   const int row_tiles = (queries + 32 - 1) / 32, tile_count = words.slices * row_tiles;
-  const int lane = threadIdx.x % 16, rows_of = threadIdx.x / 16;
+  const int lane = threadIdx.x % 8, rows_of = threadIdx.x / 8;
   for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
     const int row_first = tile % row_tiles * 32, slice = tile / row_tiles;
     const float* __restrict__ q_slice = q + (long long)slice * queries * 32;
     const float* __restrict__ k_slice = k + (long long)slice * keys * 32;
     const float* __restrict__ v_slice = v + (long long)slice * keys * 32;
-    float4 k_next[4], v_next[4];
-    const auto fetch = [&](int first) {
-      #pragma unroll
-      for (int each = 0; each < 4; ++each) {
-        const int item = threadIdx.x + each * 128;
-        const int column = first + item % (64 / 4) * 4, row = item / (64 / 4);
-        const float* from = k_slice + (long long)row * keys + column;
-        k_next[each] = load_four(from, row < 32 ? keys - column : 0, whole_rows);
-      }
-      #pragma unroll
-      for (int each = 0; each < 4; ++each) {
-        const int item = threadIdx.x + each * 128;
-        const int column = item % (32 / 4) * 4, row = first + item / (32 / 4);
-        v_next[each] = load_four(v_slice + (long long)row * 32 + column, keys - row, true);
-      }
+    const auto keys_at = [&](int first, int each) {
+      const int item = threadIdx.x + each * 64;
+      const int column = first + item % (64 / 4) * 4, row = item / (64 / 4);
+      const float* from = k_slice + (long long)row * keys + column;
+      return load_four(from, row < 32 ? keys - column : 0, whole_rows);
     };
-    fetch(0);
+    const auto values_at = [&](int first, int each) {
+      const int item = threadIdx.x + each * 64;
+      const int column = item % (32 / 4) * 4, row = first + item / (32 / 4);
+      return load_four(v_slice + (long long)row * 32 + column, keys - row, true);
+    };
+    float4 k_next[8], v_next[8];
+    const auto fetch_keys = [&](int first) {
+      #pragma unroll
+      for (int each = 0; each < 8; ++each) k_next[each] = keys_at(first, each);
+    };
+    const auto fetch_values = [&](int first) {
+      #pragma unroll
+      for (int each = 0; each < 8; ++each) v_next[each] = values_at(first, each);
+    };
     __syncthreads();
-    for (int item = threadIdx.x; item < 32 * (32 / 4); item += 128) {
+    for (int item = threadIdx.x; item < 32 * (32 / 4); item += 64) {
       const int row = item % 32, at = item / 32 * 4;
       float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       if (row_first + row < queries)
@@ -47,52 +50,48 @@ k0_attention(char* arena, const K0 words)
       q_tile[(at + 2) * 32 + row] = four.z * (0.5f * 1.44269504f);
       q_tile[(at + 3) * 32 + row] = four.w * (0.5f * 1.44269504f);
     }
-    float most[4], sum[4], total[4][2];
+    float most[4], sum[4], total[4][4];
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
       most[i] = -infinity_f32();
       sum[i] = 0.0f;
       #pragma unroll
-      for (int j = 0; j < 2; ++j) total[i][j] = 0.0f;
+      for (int j = 0; j < 4; ++j) total[i][j] = 0.0f;
     }
     const int stop = lesser_integer<int>(keys, row_first + 32);
     for (int first = 0; first < stop; first += 64) {
       __syncthreads();
-      #pragma unroll
-      for (int each = 0; each < 4; ++each) {
-        const int item = threadIdx.x + each * 128;
-        if (item < 32 * (64 / 4)) *(float4*)&k_tile[item * 4] = k_next[each];
-      }
-      #pragma unroll
-      for (int each = 0; each < 4; ++each) {
-        const int item = threadIdx.x + each * 128;
-        if (item < 64 * (32 / 4)) *(float4*)&v_tile[item * 4] = v_next[each];
+      #pragma unroll 4
+      for (int each = 0; each < 8; ++each) {
+        const int item = threadIdx.x + each * 64;
+        if (item < 32 * (64 / 4)) *(float4*)&k_tile[item * 4] = keys_at(first, each);
       }
       __syncthreads();
-      fetch(first + 64);
-      float score[4][4];
+      float score[4][8];
       #pragma unroll
       for (int i = 0; i < 4; ++i)
         #pragma unroll
-        for (int j = 0; j < 4; ++j) score[i][j] = 0.0f;
+        for (int j = 0; j < 8; ++j) score[i][j] = 0.0f;
       #pragma unroll 4
       for (int step = 0; step < 32; ++step) {
-        __align__(16) float left[4], right[4];
+        __align__(16) float left[4], right[8];
         #pragma unroll
         for (int i = 0; i < 4; i += 4)
           *(float4*)&left[i] = *(const float4*)&q_tile[step * 32 + rows_of * 4 + i];
-        *(float4*)right = *(const float4*)&k_tile[step * 64 + lane * 4];
+        #pragma unroll
+        for (int j = 0; j < 8; j += 4)
+          *(float4*)&right[j] = *(const float4*)&k_tile[step * 64 + j * 8 + lane * 4];
         #pragma unroll
         for (int i = 0; i < 4; ++i)
           #pragma unroll
-          for (int j = 0; j < 4; ++j) score[i][j] = fmaf(left[i], right[j], score[i][j]);
+          for (int j = 0; j < 8; ++j) score[i][j] = fmaf(left[i], right[j], score[i][j]);
       }
       if (first + 64 > keys || first + 64 > row_first) {
         #pragma unroll
         for (int i = 0; i < 4; ++i)
           #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            const int column = first + lane * 4 + j;
+          for (int j = 0; j < 8; ++j) {
+            const int column = first + j / 4 * 32 + lane * 4 + j % 4;
             const int row = row_first + rows_of * 4 + i;
             if ((column >= keys || column > row)) score[i][j] = -infinity_f32();
           }
@@ -101,65 +100,70 @@ k0_attention(char* arena, const K0 words)
       for (int i = 0; i < 4; ++i) {
         float largest = most[i];
         #pragma unroll
-        for (int j = 0; j < 4; ++j) largest = fmaxf(largest, score[i][j]);
-        largest = lanes_most(largest, 16);
+        for (int j = 0; j < 8; ++j) largest = fmaxf(largest, score[i][j]);
+        largest = lanes_most(largest, 8);
         // A row without any key yet: what is below is 2 to -infinity.
         const float base = largest == -infinity_f32() ? 0.0f : largest;
         const float shrink = power_of_two(most[i] - base);
         most[i] = largest;
         float added = 0.0f;
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < 8; ++j) {
           score[i][j] = power_of_two(score[i][j] - base);
           added = added + score[i][j];
         }
         sum[i] = fmaf(sum[i], shrink, added);
         #pragma unroll
-        for (int j = 0; j < 2; ++j) total[i][j] = total[i][j] * shrink;
+        for (int j = 0; j < 4; ++j) total[i][j] = total[i][j] * shrink;
       }
       // Rows by fours; which four lies where depends on the key, so that threads meet no bank
-      // twice. Only this warp's threads read them.
+      // twice.
       #pragma unroll
-      for (int j = 0; j < 4; ++j)
+      for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int i = 0; i < 4; i += 4) {
-          const int four = (rows_of * 4 + i) / 4 ^ lane % 8;
-          *(float4*)&w_tile[(lane * 4 + j) * 32 + four * 4] = make_float4(
+          const int four = (rows_of * 4 + i) / 4 ^ lane;
+          *(float4*)&w_tile[(j / 4 * 32 + lane * 4 + j % 4) * 32 + four * 4] = make_float4(
               score[i][j], score[i + 1][j], score[i + 2][j], score[i + 3][j]);
         }
-      __syncwarp();
+      #pragma unroll 4
+      for (int each = 0; each < 8; ++each) {
+        const int item = threadIdx.x + each * 64;
+        if (item < 64 * (32 / 4)) *(float4*)&v_tile[item * 4] = values_at(first, each);
+      }
+      __syncthreads();
       #pragma unroll 2
-      for (int of = 0; of < 16; ++of)
+      for (int of = 0; of < 64 / 4; ++of)
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int key = of * 4 + j;
-          __align__(16) float left[4], right[2];
+          __align__(16) float left[4], right[4];
           #pragma unroll
           for (int i = 0; i < 4; i += 4) {
             const int four = (rows_of * 4 + i) / 4 ^ of % 8;
             *(float4*)&left[i] = *(const float4*)&w_tile[key * 32 + four * 4];
           }
           #pragma unroll
-          for (int c = 0; c < 2; c += 2)
-            *(float2*)&right[c] = *(const float2*)&v_tile[
-                key * 32 + c * 16 + lane * 2];
+          for (int c = 0; c < 4; c += 4)
+            *(float4*)&right[c] = *(const float4*)&v_tile[
+                key * 32 + c * 8 + lane * 4];
           #pragma unroll
           for (int i = 0; i < 4; ++i)
             #pragma unroll
-            for (int c = 0; c < 2; ++c)
+            for (int c = 0; c < 4; ++c)
               total[i][c] = fmaf(left[i], right[c], total[i][c]);
         }
     }
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float whole = lanes_sum(sum[i], 16), inverse = 1.0f / whole;
+      const float whole = lanes_sum(sum[i], 8), inverse = 1.0f / whole;
       const int row = row_first + rows_of * 4 + i;
       if (row >= queries) continue;
-      float* into = out + ((long long)slice * queries + row) * 32 + lane * 2;
+      float* into = out + ((long long)slice * queries + row) * 32 + lane * 4;
       #pragma unroll
-      for (int c = 0; c < 2; ++c) {
+      for (int c = 0; c < 4; ++c) {
         const float value = total[i][c];
-        into[c / 2 * 2 * 16 + c % 2] = value * inverse;
+        into[c / 4 * 4 * 8 + c % 4] = value * inverse;
       }
     }
   }
@@ -342,7 +346,7 @@ k3_mma_attention(char* arena, const K3 words)
   const bool whole_rows = keys % 4 == 0;
   const int row_tiles = (queries + 128 - 1) / 128, tile_count = words.slices * row_tiles;
   const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
-  const int warp_row = threadIdx.x / 32 * 16;
+  const int part = 0, warp_row = threadIdx.x / 32 % 8 * 16;
   for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
     const int row_first = tile % row_tiles * 128, slice = tile / row_tiles;
     const float* __restrict__ q_slice = q + (long long)slice * queries * 32;
@@ -425,7 +429,8 @@ k3_mma_attention(char* arena, const K3 words)
       for (int step = 0; step < 2; ++step)
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
-          const unsigned* from = k_tile + (step * 8 + member) * 72 + j * 8 + group;
+          const unsigned* from
+              = k_tile + (step * 8 + member) * 72 + part * 64 + j * 8 + group;
           const unsigned b[2] = {from[0], from[4 * 72]};
           #pragma unroll
           for (int m = 0; m < 1; ++m) multiply_fp16(score[m][j], query[m][step], b);
@@ -437,7 +442,7 @@ k3_mma_attention(char* arena, const K3 words)
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int c = 0; c < 4; ++c) {
-              const int column = first + j * 8 + member * 2 + c % 2;
+              const int column = first + part * 64 + j * 8 + member * 2 + c % 2;
               const int row = row_first + warp_row + m * 16 + group + c / 2 * 8;
               if ((column >= keys || column > row)) score[m][j][c] = -infinity_f32();
             }
@@ -482,7 +487,8 @@ k3_mma_attention(char* arena, const K3 words)
               as_halves(of[2 * step + 1][0], of[2 * step + 1][1]),
               as_halves(of[2 * step + 1][2], of[2 * step + 1][3]));
         }
-        const unsigned* from = v_tile + (step * 8 + member) * 40 + group;
+        const unsigned* from
+            = v_tile + ((part * 4 + step) * 8 + member) * 40 + group;
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const unsigned b[2] = {from[j * 8], from[j * 8 + 4 * 40]};
@@ -497,7 +503,7 @@ k3_mma_attention(char* arena, const K3 words)
       for (int half = 0; half < 2; ++half) {
         const float whole = row_sum(sum[m][half]), inverse = 1.0f / whole;
         const int row = row_first + warp_row + m * 16 + group + half * 8;
-        if (row >= queries) continue;
+        if (row >= queries || part > 0) continue;
         float* into = out + ((long long)slice * queries + row) * 32 + member * 2;
         #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -557,7 +563,7 @@ k5_mma_packed_attention(char* arena, const K5 words)
   const int queries = words.queries, keys = words.keys;
   const int row_tiles = (queries + 64 - 1) / 64, tile_count = words.slices * row_tiles;
   const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
-  const int warp_row = threadIdx.x / 32 * 16;
+  const int part = 0, warp_row = threadIdx.x / 32 % 4 * 16;
   const int padded = (keys + 64 - 1) / 64 * 64;
   // Of a fragment: rows 0 to 7 and 8 to 15 of eight columns, then of the next eight.
   const int turned_row = threadIdx.x % 16, turned_column = threadIdx.x % 32 / 16 * 8;
@@ -625,7 +631,8 @@ k5_mma_packed_attention(char* arena, const K5 words)
         #pragma unroll
         for (int j = 0; j < 8; j += 2) {
           __align__(16) unsigned b[4];
-          load_turned(b, k_tile + (step * 16 + turned_row) * 72 + j * 8 + turned_column);
+          load_turned(b, k_tile + (step * 16 + turned_row) * 72 + part * 64 + j * 8
+              + turned_column);
           #pragma unroll
           for (int m = 0; m < 1; ++m) {
             multiply_fp16(score[m][j], query[m][step], b);
@@ -639,7 +646,7 @@ k5_mma_packed_attention(char* arena, const K5 words)
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int c = 0; c < 4; ++c) {
-              const int column = first + j * 8 + member * 2 + c % 2;
+              const int column = first + part * 64 + j * 8 + member * 2 + c % 2;
               const int row = row_first + warp_row + m * 16 + group + c / 2 * 8;
               if ((column >= keys || column > row)) score[m][j][c] = -infinity_f32();
             }
@@ -687,7 +694,8 @@ k5_mma_packed_attention(char* arena, const K5 words)
         #pragma unroll
         for (int j = 0; j < 4; j += 2) {
           __align__(16) unsigned b[4];
-          load_turned(b, v_tile + (step * 16 + turned_row) * 40 + j * 8 + turned_column);
+          load_turned(b, v_tile + ((part * 4 + step) * 16 + turned_row) * 40
+              + j * 8 + turned_column);
           #pragma unroll
           for (int m = 0; m < 1; ++m) {
             multiply_fp16(total[m][j], a[m], b);
@@ -702,7 +710,7 @@ k5_mma_packed_attention(char* arena, const K5 words)
       for (int half = 0; half < 2; ++half) {
         const float whole = row_sum(sum[m][half]), inverse = 1.0f / whole;
         const int row = row_first + warp_row + m * 16 + group + half * 8;
-        if (row >= queries) continue;
+        if (row >= queries || part > 0) continue;
         float* into = out + ((long long)slice * queries + row) * 32 + member * 2;
         #pragma unroll
         for (int j = 0; j < 4; ++j)

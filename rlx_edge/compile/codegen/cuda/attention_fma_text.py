@@ -1,6 +1,6 @@
 """The C++ of attention without matrix units, filled in as ``template_text``.
 
-``TILED``: sixteen threads share some rows of scores; queries and weights lie in shared memory by
+``TILED``: eight threads share some rows of scores; queries and weights lie in shared memory by
 columns, so that a thread reads its rows as vectors. ``FEW``: a workgroup has four queries and some
 or all keys, its threads a key each, then columns of values; ``JOIN`` adds up what several had.
 """
@@ -21,27 +21,31 @@ $pointers\
 """
     + TILES
     + """\
-  const int lane = threadIdx.x % 16, rows_of = threadIdx.x / 16;
+  const int lane = threadIdx.x % 8, rows_of = threadIdx.x / 8;
 """
     + SLICES
     + """\
-    float4 k_next[$k_each], v_next[$v_each];
-    const auto fetch = [&](int first) {
-      #pragma unroll
-      for (int each = 0; each < $k_each; ++each) {
-        const int item = threadIdx.x + each * $threads;
-        const int column = first + item % ($keys / 4) * 4, row = item / ($keys / 4);
-        const float* from = k_slice + (long long)row * keys + column;
-        k_next[each] = load_four(from, row < $depth ? keys - column : 0, whole_rows);
-      }
-      #pragma unroll
-      for (int each = 0; each < $v_each; ++each) {
-        const int item = threadIdx.x + each * $threads;
-        const int column = item % ($width / 4) * 4, row = first + item / ($width / 4);
-        v_next[each] = load_four(v_slice + (long long)row * $width + column, keys - row, true);
-      }
+    const auto keys_at = [&](int first, int each) {
+      const int item = threadIdx.x + each * $threads;
+      const int column = first + item % ($keys / 4) * 4, row = item / ($keys / 4);
+      const float* from = k_slice + (long long)row * keys + column;
+      return load_four(from, row < $depth ? keys - column : 0, whole_rows);
     };
-    fetch(0);
+    const auto values_at = [&](int first, int each) {
+      const int item = threadIdx.x + each * $threads;
+      const int column = item % ($width / 4) * 4, row = first + item / ($width / 4);
+      return load_four(v_slice + (long long)row * $width + column, keys - row, true);
+    };
+    float4 k_next[$k_each], v_next[$v_each];
+    const auto fetch_keys = [&](int first) {
+      #pragma unroll
+      for (int each = 0; each < $k_each; ++each) k_next[each] = keys_at(first, each);
+    };
+    const auto fetch_values = [&](int first) {
+      #pragma unroll
+      for (int each = 0; each < $v_each; ++each) v_next[each] = values_at(first, each);
+    };
+$fetch_first\
     __syncthreads();
     for (int item = threadIdx.x; item < $rows * ($depth / 4); item += $threads) {
       const int row = item % $rows, at = item / $rows * 4;
@@ -64,18 +68,13 @@ $pointers\
     const int stop = $stop;
     for (int first = 0; first < stop; first += $keys) {
       __syncthreads();
-      #pragma unroll
+$store_unroll
       for (int each = 0; each < $k_each; ++each) {
         const int item = threadIdx.x + each * $threads;
-        if (item < $depth * ($keys / 4)) *(float4*)&k_tile[item * 4] = k_next[each];
-      }
-      #pragma unroll
-      for (int each = 0; each < $v_each; ++each) {
-        const int item = threadIdx.x + each * $threads;
-        if (item < $keys * ($width / 4)) *(float4*)&v_tile[item * 4] = v_next[each];
+        if (item < $depth * ($keys / 4)) *(float4*)&k_tile[item * 4] = $next_keys;
       }
       __syncthreads();
-      fetch(first + $keys);
+$values_ahead\
       float score[$row_each][$key_each];
       #pragma unroll
       for (int i = 0; i < $row_each; ++i)
@@ -87,7 +86,9 @@ $pointers\
         #pragma unroll
         for (int i = 0; i < $row_each; i += 4)
           *(float4*)&left[i] = *(const float4*)&q_tile[step * $rows + rows_of * $row_each + i];
-        *($key_vector*)right = *(const $key_vector*)&k_tile[step * $keys + lane * $key_each];
+        #pragma unroll
+        for (int j = 0; j < $key_each; j += 4)
+          *(float4*)&right[j] = *(const float4*)&k_tile[step * $keys + j * 8 + lane * 4];
         #pragma unroll
         for (int i = 0; i < $row_each; ++i)
           #pragma unroll
@@ -100,7 +101,7 @@ $change_scores\
         for (int i = 0; i < $row_each; ++i)
           #pragma unroll
           for (int j = 0; j < $key_each; ++j) {
-            const int column = first + lane * $key_each + j;
+            const int column = first + j / 4 * 32 + lane * 4 + j % 4;
             const int row = row_first + rows_of * $row_each + i;
             if ($unseen) score[i][j] = -infinity_f32();
           }
@@ -110,7 +111,7 @@ $change_scores\
         float largest = most[i];
         #pragma unroll
         for (int j = 0; j < $key_each; ++j) largest = fmaxf(largest, score[i][j]);
-        largest = lanes_most(largest, 16);
+        largest = lanes_most(largest, 8);
         // A row without any key yet: what is below is 2 to -infinity.
         const float base = largest == -infinity_f32() ? 0.0f : largest;
         const float shrink = power_of_two(most[i] - base);
@@ -126,21 +127,27 @@ $change_scores\
         for (int j = 0; j < $width_each; ++j) total[i][j] = total[i][j] * shrink;
       }
       // Rows by fours; which four lies where depends on the key, so that threads meet no bank
-      // twice. Only this warp's threads read them.
+      // twice.
       #pragma unroll
       for (int j = 0; j < $key_each; ++j)
         #pragma unroll
         for (int i = 0; i < $row_each; i += 4) {
-          const int four = (rows_of * $row_each + i) / 4 ^ lane % 8;
-          *(float4*)&w_tile[(lane * $key_each + j) * $rows + four * 4] = make_float4(
+          const int four = (rows_of * $row_each + i) / 4 ^ lane;
+          *(float4*)&w_tile[(j / 4 * 32 + lane * 4 + j % 4) * $rows + four * 4] = make_float4(
               score[i][j], score[i + 1][j], score[i + 2][j], score[i + 3][j]);
         }
-      __syncwarp();
-      #pragma unroll 2
-      for (int of = 0; of < 16; ++of)
+$store_unroll
+      for (int each = 0; each < $v_each; ++each) {
+        const int item = threadIdx.x + each * $threads;
+        if (item < $keys * ($width / 4)) *(float4*)&v_tile[item * 4] = $next_values;
+      }
+      __syncthreads();
+$keys_ahead\
+      #pragma unroll $unroll
+      for (int of = 0; of < $keys / 4; ++of)
         #pragma unroll
-        for (int j = 0; j < $key_each; ++j) {
-          const int key = of * $key_each + j;
+        for (int j = 0; j < 4; ++j) {
+          const int key = of * 4 + j;
           __align__(16) float left[$row_each], right[$width_each];
           #pragma unroll
           for (int i = 0; i < $row_each; i += 4) {
@@ -150,7 +157,7 @@ $change_scores\
           #pragma unroll
           for (int c = 0; c < $width_each; c += $width_step)
             *($width_vector*)&right[c] = *(const $width_vector*)&v_tile[
-                key * $width + c * 16 + lane * $width_step];
+                key * $width + c * 8 + lane * $width_step];
           #pragma unroll
           for (int i = 0; i < $row_each; ++i)
             #pragma unroll
@@ -160,14 +167,14 @@ $change_scores\
     }
     #pragma unroll
     for (int i = 0; i < $row_each; ++i) {
-      const float whole = lanes_sum(sum[i], 16), inverse = 1.0f / whole;
+      const float whole = lanes_sum(sum[i], 8), inverse = 1.0f / whole;
       const int row = row_first + rows_of * $row_each + i;
       if (row >= queries) continue;
       float* into = out + ((long long)slice * queries + row) * $width + lane * $width_step;
       #pragma unroll
       for (int c = 0; c < $width_each; ++c) {
         const float value = total[i][c];
-        into[c / $width_step * $width_step * 16 + c % $width_step] = $result;
+        into[c / $width_step * $width_step * 8 + c % $width_step] = $result;
       }
     }
   }
@@ -179,7 +186,7 @@ CHANGE_TILED = """\
       for (int i = 0; i < $row_each; ++i)
         #pragma unroll
         for (int j = 0; j < $key_each; ++j) {
-          const int column = first + lane * $key_each + j;
+          const int column = first + j / 4 * 32 + lane * 4 + j % 4;
           const int row = row_first + rows_of * $row_each + i;
           float x = score[i][j];
 $bias\

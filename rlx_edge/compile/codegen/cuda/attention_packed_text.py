@@ -75,7 +75,8 @@ ATTENTION = (
     """\
 $head
 {
-  __shared__ __align__(16) unsigned short tiles[2][$depth * $k_stride + $keys * $v_stride];
+  __shared__ __align__(16) unsigned short tiles[2][$depth * $k_stride + $step_keys * $v_stride];
+$join_tile\
 $pointers\
 """
     + TILES.replace("  const bool whole_rows = keys % 4 == 0;\n", "")
@@ -90,16 +91,16 @@ $pointers\
     const unsigned short* const k_halves = halves + (long long)slice * padded * ($depth + $width);
     const unsigned short* const v_halves = k_halves + (long long)padded * $depth;
     const auto copy = [&](int first) {
-      unsigned short* const k_tile = tiles[first / $keys % 2];
+      unsigned short* const k_tile = tiles[first / $step_keys % 2];
       unsigned short* const v_tile = k_tile + $depth * $k_stride;
       #pragma unroll 4
-      for (int item = threadIdx.x; item < $depth * ($keys / 8); item += $threads) {
-        const int row = item / ($keys / 8), column = item % ($keys / 8) * 8;
+      for (int item = threadIdx.x; item < $depth * ($step_keys / 8); item += $threads) {
+        const int row = item / ($step_keys / 8), column = item % ($step_keys / 8) * 8;
         copy_ahead(k_tile + row * $k_stride + column,
             k_halves + (long long)row * padded + first + column);
       }
       #pragma unroll 4
-      for (int item = threadIdx.x; item < $keys * ($width / 8); item += $threads) {
+      for (int item = threadIdx.x; item < $step_keys * ($width / 8); item += $threads) {
         const int row = item / ($width / 8), column = item % ($width / 8) * 8;
         copy_ahead(v_tile + row * $v_stride + column,
             v_halves + (long long)(first + row) * $width + column);
@@ -111,11 +112,11 @@ $pointers\
 """
     + SETUP
     + """\
-    for (int first = 0; first < stop; first += $keys) {
+    for (int first = 0; first < stop; first += $step_keys) {
       copies_done();
       __syncthreads();
-      if (first + $keys < stop) copy(first + $keys);
-      const unsigned short* const k_tile = tiles[first / $keys % 2];
+      if (first + $step_keys < stop) copy(first + $step_keys);
+      const unsigned short* const k_tile = tiles[first / $step_keys % 2];
       const unsigned short* const v_tile = k_tile + $depth * $k_stride;
 """
     + NO_SCORES
@@ -125,7 +126,8 @@ $pointers\
         #pragma unroll
         for (int j = 0; j < $key_tiles; j += 2) {
           __align__(16) unsigned b[4];
-          load_turned(b, k_tile + (step * 16 + turned_row) * $k_stride + j * 8 + turned_column);
+          load_turned(b, k_tile + (step * 16 + turned_row) * $k_stride + part * $keys + j * 8
+              + turned_column);
           #pragma unroll
           for (int m = 0; m < $m_tiles; ++m) {
             multiply_fp16(score[m][j], query[m][step], b);
@@ -146,7 +148,8 @@ $weights\
         #pragma unroll
         for (int j = 0; j < $width_tiles; j += 2) {
           __align__(16) unsigned b[4];
-          load_turned(b, v_tile + (step * 16 + turned_row) * $v_stride + j * 8 + turned_column);
+          load_turned(b, v_tile + ((part * $weight_steps + step) * 16 + turned_row) * $v_stride
+              + j * 8 + turned_column);
           #pragma unroll
           for (int m = 0; m < $m_tiles; ++m) {
             multiply_fp16(total[m][j], a[m], b);

@@ -95,7 +95,7 @@ $bias_slice\
 """
 PLACE = """\
   const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
-  const int warp_row = threadIdx.x / 32 * $warp_rows;
+  const int part = $part, warp_row = threadIdx.x / 32 % $row_warps * $warp_rows;
 """
 SETUP = """\
     unsigned query[$m_tiles][$depth_steps][4];
@@ -136,7 +136,7 @@ $change_scores\
           for (int j = 0; j < $key_tiles; ++j)
             #pragma unroll
             for (int c = 0; c < 4; ++c) {
-              const int column = first + j * 8 + member * 2 + c % 2;
+              const int column = first + part * $keys + j * 8 + member * 2 + c % 2;
               const int row = row_first + warp_row + m * 16 + group + c / 2 * 8;
               if ($unseen) score[m][j][c] = -infinity_f32();
             }
@@ -171,13 +171,14 @@ $change_scores\
         }
 """
 STORE = """\
+$join\
     #pragma unroll
     for (int m = 0; m < $m_tiles; ++m)
       #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float whole = row_sum(sum[m][half]), inverse = 1.0f / whole;
         const int row = row_first + warp_row + m * 16 + group + half * 8;
-        if (row >= queries) continue;
+        if (row >= queries || part > 0) continue;
         float* into = out + ((long long)slice * queries + row) * $width + member * 2;
         #pragma unroll
         for (int j = 0; j < $width_tiles; ++j)
@@ -196,6 +197,7 @@ $head
 {
   __shared__ __align__(16) unsigned k_tile[$key_words];
   __shared__ __align__(16) unsigned v_tile[$value_words];
+$join_tile\
 $pointers\
 """
     + TILES
@@ -207,7 +209,7 @@ $pointers\
       #pragma unroll
       for (int each = 0; each < $k_each; ++each) {
         const int item = threadIdx.x + each * $threads;
-        const int column = first + item % ($keys / 4) * 4, pair = item / ($keys / 4);
+        const int column = first + item % ($step_keys / 4) * 4, pair = item / ($step_keys / 4);
         const int left = pair < $depth / 2 ? keys - column : 0;
         const float* from = k_slice + (long long)pair * 2 * keys + column;
         k_next[each][0] = load_four(from, left, whole_rows);
@@ -227,13 +229,13 @@ $pointers\
     + """\
     const int stop = $stop;
 $fetch_first\
-    for (int first = 0; first < stop; first += $keys) {
+    for (int first = 0; first < stop; first += $step_keys) {
 $fetch_now\
       __syncthreads();
       #pragma unroll
       for (int each = 0; each < $k_each; ++each) {
         const int item = threadIdx.x + each * $threads;
-        const int column = item % ($keys / 4) * 4, pair = item / ($keys / 4);
+        const int column = item % ($step_keys / 4) * 4, pair = item / ($step_keys / 4);
         const float4 even = k_next[each][0], odd = k_next[each][1];
         if (pair >= $depth / 2) break;
 $keep_k\
@@ -243,7 +245,7 @@ $keep_k\
         const int item = threadIdx.x + each * $threads;
         const int column = item % ($width / 4) * 4, pair = item / ($width / 4);
         const float4 even = v_next[each][0], odd = v_next[each][1];
-        if (pair >= $keys / 2) break;
+        if (pair >= $step_keys / 2) break;
 $keep_v\
       }
       __syncthreads();
@@ -255,7 +257,8 @@ $fetch_next\
       for (int step = 0; step < $depth_steps; ++step)
         #pragma unroll
         for (int j = 0; j < $key_tiles; ++j) {
-          const unsigned* from = k_tile + (step * 8 + member) * $k_stride + j * 8 + group;
+          const unsigned* from
+              = k_tile + (step * 8 + member) * $k_stride + part * $keys + j * 8 + group;
           const unsigned b[2] = {from[0], from[4 * $k_stride]};
           #pragma unroll
           for (int m = 0; m < $m_tiles; ++m) $multiply(score[m][j], query[m][step], b);
@@ -271,7 +274,8 @@ $fetch_next\
           const float (*of)[4] = score[m];
 $weights\
         }
-        const unsigned* from = v_tile + (step * 8 + $value_row) * $v_stride + group;
+        const unsigned* from
+            = v_tile + ((part * $weight_steps + step) * 8 + $value_row) * $v_stride + group;
         #pragma unroll
         for (int j = 0; j < $width_tiles; ++j) {
           const unsigned b[2] = {from[j * 8], from[j * 8 + $value_next * $v_stride]};
@@ -283,6 +287,52 @@ $weights\
 """
     + STORE
 )
+JOIN_TILE = """\
+  __shared__ float joined[$joined][$part_threads];
+"""
+JOIN = """\
+    // What other warps have of the same rows, from other keys.
+    const int lane = threadIdx.x % $part_threads;
+    #pragma unroll
+    for (int m = 0; m < $m_tiles; ++m)
+      #pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float (*const theirs)[$part_threads]
+            = joined + (part > 0 ? part - 1 : 0) * $joined_each + (m * 2 + half) * $joined_row;
+        if (part > 0) {
+          theirs[0][lane] = most[m][half];
+          theirs[1][lane] = sum[m][half];
+          #pragma unroll
+          for (int j = 0; j < $width_tiles; ++j) {
+            theirs[j * 2 + 2][lane] = total[m][j][half * 2];
+            theirs[j * 2 + 3][lane] = total[m][j][half * 2 + 1];
+          }
+        }
+      }
+    __syncthreads();
+    #pragma unroll 1
+    for (int other = 1; part == 0 && other < $parts; ++other)
+      #pragma unroll
+      for (int m = 0; m < $m_tiles; ++m)
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float (*const theirs)[$part_threads]
+              = joined + (other - 1) * $joined_each + (m * 2 + half) * $joined_row;
+          const float largest = fmaxf(most[m][half], theirs[0][lane]);
+          const float base = largest == -infinity_f32() ? 0.0f : largest * $factor;
+          const float ours = power_of_two(fmaf(most[m][half], $factor, -base));
+          const float other_share = power_of_two(fmaf(theirs[0][lane], $factor, -base));
+          most[m][half] = largest;
+          sum[m][half] = fmaf(sum[m][half], ours, theirs[1][lane] * other_share);
+          #pragma unroll
+          for (int j = 0; j < $width_tiles; ++j)
+            #pragma unroll
+            for (int odd = 0; odd < 2; ++odd) {
+              float& mine = total[m][j][half * 2 + odd];
+              mine = fmaf(mine, ours, theirs[j * 2 + 2 + odd][lane] * other_share);
+            }
+        }
+"""
 BIAS_SLICE = """\
     const float* __restrict__ bias_slice = bias
         + (long long)(slice / words.bias_repeat % words.bias_count) * words.bias_slice;
@@ -294,7 +344,7 @@ CHANGE_SCORES = """\
         for (int j = 0; j < $key_tiles; ++j)
           #pragma unroll
           for (int c = 0; c < 4; ++c) {
-            const int column = first + j * 8 + member * 2 + c % 2;
+            const int column = first + part * $keys + j * 8 + member * 2 + c % 2;
             const int row = row_first + warp_row + m * 16 + group + c / 2 * 8;
             float x = score[m][j][c] * $log_scale;
 $bias\

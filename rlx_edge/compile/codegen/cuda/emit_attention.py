@@ -19,11 +19,13 @@ from rlx_edge.compile.codegen.cuda.attention_text import (
     BIAS,
     BIAS_SLICE,
     CHANGE_SCORES,
+    JOIN_TILE,
     QUERY_WORD,
     VALUE_NEXT,
     VALUE_ROW,
     WEIGHTS,
 )
+from rlx_edge.compile.codegen.cuda.attention_text import JOIN as JOIN_PARTS
 from rlx_edge.compile.codegen.cuda.mma_text import KEEP_B
 from rlx_edge.compile.codegen.cuda.template_parts import Words, fill, pointers
 from rlx_edge.compile.templates.attention import (
@@ -66,8 +68,9 @@ def _tile(kernel: TemplateKernel) -> AttentionTile:
         int(kernel.option(name)) for name in ("rows", "keys", "threads", "depth", "width")
     )
     packed, biased = kernel.template == PACKED, bool(kernel.option("biased"))
-    precision = str(kernel.option("precision"))
-    return AttentionTile(precision, rows, keys, threads, depth, width, biased, packed)
+    precision, parts = str(kernel.option("precision")), int(kernel.option("parts"))
+    ahead = bool(kernel.option("is_ahead"))
+    return AttentionTile(precision, rows, keys, threads, depth, width, biased, packed, parts, ahead)
 
 
 def _common(kernel: TemplateKernel, head: str, rows: int) -> dict[str, object]:
@@ -96,9 +99,9 @@ def _tiled(kernel: TemplateKernel, head: str) -> tuple[AttentionTile, dict[str, 
     """A kernel that walks over tiles of keys."""
     tile = _tile(kernel)
     numbers = _common(kernel, head, tile.rows)
-    edge = f"first + {tile.keys} > keys"
+    edge = f"first + {tile.step_keys} > keys"
     if kernel.option("causal"):
-        edge = f"{edge} || first + {tile.keys} > row_first"
+        edge = f"{edge} || first + {tile.step_keys} > row_first"
     numbers |= {"keys": tile.keys, "key_words": tile.key_words, "at_edge": edge}
     return tile, numbers
 
@@ -111,7 +114,8 @@ def emit_mma_attention(kernel: TemplateKernel, head: str) -> str:
     folds = not tile.is_biased and is_positive(str(kernel.option("scale")))
     numbers |= {
         "value_words": tile.value_words,
-        "k_stride": tile.keys + KEYS_PAD,
+        "step_keys": tile.step_keys,
+        "k_stride": tile.step_keys + KEYS_PAD,
         "v_stride": tile.value_stride,
         "depth_steps": tile.depth // (8 * PER_WORD[precision]),
         "weight_steps": tile.keys // (8 * PER_WORD[precision]),
@@ -119,24 +123,33 @@ def emit_mma_attention(kernel: TemplateKernel, head: str) -> str:
         "width_tiles": tile.width // 8,
         "m_tiles": tile.warp_rows // 16,
         "warp_rows": tile.warp_rows,
+        "row_warps": tile.rows // tile.warp_rows,
+        "part": f"threadIdx.x / {tile.threads // tile.parts}" if tile.parts > 1 else "0",
+        "parts": tile.parts,
+        "part_threads": tile.threads // tile.parts,
+        "joined": tile.warp_rows // 8 * tile.join_row * (tile.parts - 1),
+        "joined_each": tile.warp_rows // 8 * tile.join_row,
+        "joined_row": tile.join_row,
         "value_row": VALUE_ROW[precision],
         "value_next": VALUE_NEXT[precision],
-        "k_each": -(-tile.depth * tile.keys // 8 // tile.threads),
-        "v_each": -(-tile.width * tile.keys // 8 // tile.threads),
+        "k_each": -(-tile.depth * tile.step_keys // 8 // tile.threads),
+        "v_each": -(-tile.width * tile.step_keys // 8 // tile.threads),
         "multiply": f"multiply_{precision}",
         "factor": numbers["log_scale"] if folds else "1.0f",
         "fetch_first": "    fetch(0);\n" if tile.loads_ahead else "",
         "fetch_now": "" if tile.loads_ahead else "      fetch(first);\n",
-        "fetch_next": f"      fetch(first + {tile.keys});\n" if tile.loads_ahead else "",
+        "fetch_next": f"      fetch(first + {tile.step_keys});\n" if tile.loads_ahead else "",
     }
     pieces = {
         "query_word": QUERY_WORD[precision],
         "weights": WEIGHTS[precision],
         "change_scores": "" if folds else CHANGE_SCORES,
+        "join_tile": JOIN_TILE if tile.parts > 1 else "",
+        "join": JOIN_PARTS if tile.parts > 1 else "",
     }
     if tile.is_packed:
         numbers |= {
-            "k_stride": halves_stride(tile.keys),
+            "k_stride": halves_stride(tile.step_keys),
             "v_stride": halves_stride(tile.width),
             "pad": HALVES_PAD,
             "pointers": f"{numbers['pointers']}{HALVES}",
@@ -175,11 +188,17 @@ def emit_attention(kernel: TemplateKernel, head: str) -> str:
         "key_words": tile.key_words if not replace else max(tile.key_words, tile.weight_words),
         "weight_tile": "" if replace else weights,
         "keys_read": KEYS_READ if replace else "",
+        "fetch_first": "    fetch_keys(0);\n" if tile.loads_ahead else "",
+        "store_unroll": f"      #pragma unroll{'' if tile.loads_ahead else ' 4'}",
+        "next_keys": "k_next[each]" if tile.loads_ahead else "keys_at(first, each)",
+        "next_values": "v_next[each]" if tile.loads_ahead else "values_at(first, each)",
+        "keys_ahead": f"      fetch_keys(first + {tile.keys});\n" if tile.loads_ahead else "",
+        "values_ahead": "      fetch_values(first);\n" if tile.loads_ahead else "",
         "row_each": row_each,
         "key_each": key_each,
         "width_each": width_each,
         "width_step": step,
-        "key_vector": VECTORS[key_each],
+        "unroll": 2 if width_each <= 8 else 1,
         "width_vector": VECTORS[step],
         "k_each": -(-tile.depth * tile.keys // 4 // tile.threads),
         "v_each": -(-tile.width * tile.keys // 4 // tile.threads),

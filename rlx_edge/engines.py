@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from rlx_edge.compile.backends import Assembler
+from rlx_edge.compile.backends import Assembler, precisions
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.ir.devices import Device
 from rlx_edge.runtime.units import ExecutionUnit
@@ -55,3 +55,8 @@ def provider_of(device: Device) -> Provider:
     found = provider(device.kind)
     assert found is not None
     return found
+
+
+def device_precisions(device: Device) -> tuple[str, ...]:
+    """What contractions on a device may be asked for; ``DeviceError`` where it cannot be opened."""
+    return precisions(provider_of(device).make_target(device, "cranelift"))

@@ -1,8 +1,9 @@
-"""Lines of the CUDA acceptance list about precisions beyond ``fixed``.
+"""Lines of the acceptance list of a GPU about precisions beyond ``fixed``.
 
 * ``precision``: every way to products and convolutions on the device, against f64; what was chosen;
 * ``attention``: one kernel against f64;
-* ``precise_models``: stored models in every precision, against onnxruntime.
+* ``precise_models``: stored models in every precision, against onnxruntime;
+* ``vulkan_precision``, ``vulkan_models``: the same of what the Vulkan device offers, tile by tile.
 
 usage: python -m scripts.accept_precision, or as lines of accept_gpu
 """
@@ -12,18 +13,27 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
 
 from rlx_edge import InferenceSession
-from rlx_edge.compile import CompiledModule
+from rlx_edge.compile import CompiledModule, VulkanTarget, compile_module
+from rlx_edge.compile.claims import vulkan as vulkan_claims
+from rlx_edge.compile.templates.cooperative import cooperative_tiles
+from rlx_edge.engines import device_precisions
 from rlx_edge.gpu_workers.cuda.choices import Choices
 from rlx_edge.gpu_workers.cuda.tuning import Measured
 from rlx_edge.gpu_workers.cuda.unit import CudaUnit
+from rlx_edge.gpu_workers.vulkan.context import context
+from rlx_edge.gpu_workers.vulkan.unit import VulkanUnit
+from rlx_edge.ir.attributes import FP16
+from rlx_edge.ir.core import Module
+from rlx_edge.ir.devices import parse_device
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.program import Choice, Program
 from rlx_edge.model_store import model_path
@@ -34,7 +44,7 @@ from tests.cuda_programs import run_program
 from tests.oracles import Comparison, Oracle
 
 Array = npt.NDArray[Any]
-DEVICE = "cuda:0"
+DEVICE, VULKAN = "cuda:0", "vulkan:0"
 CACHE = Path(tempfile.gettempdir()) / "cubin"
 """One compilation for all ways of a program."""
 SHAPES = ((2, 5, 39, 9), (1, 130, 64, 132), (3, 300, 257, 260), (12, 128, 32, 128))
@@ -83,33 +93,45 @@ def worst(compiled: CompiledModule, feeds: Mapping[str, Array], expected: Array)
     return found
 
 
+def _products() -> Iterator[tuple[dict[str, Array], Array]]:
+    """Operands of ``contractions.matmul`` and what comes of them in f64."""
+    rng = np.random.default_rng(0)
+    for batch, rows, depth, columns in SHAPES:
+        feeds = {
+            "a": rng.standard_normal((batch, rows, depth), np.float32),
+            "b": rng.standard_normal((batch, depth, columns), np.float32),
+            "c": rng.standard_normal(columns, np.float32),
+        }
+        yield feeds, contractions.reference(feeds)
+
+
+def _convolutions() -> Iterator[tuple[tuple[int, ...], dict[str, Array], Array]]:
+    """What ``contractions.conv`` takes, operands, and what comes of them in f64."""
+    rng = np.random.default_rng(0)
+    for case in CONVS:
+        inner, outer, size, stride, groups = case
+        feeds = {
+            "x": rng.standard_normal((2, inner, 29, 31), np.float32),
+            "k": rng.standard_normal((outer, inner // groups, size, size), np.float32),
+            "b": rng.standard_normal(outer, np.float32),
+        }
+        yield case, feeds, contractions.convolved(feeds, stride, groups, 1)
+
+
 def precision() -> Iterator[str]:
     """Every way, then the one that measuring takes."""
     failed = False
-    rng = np.random.default_rng(0)
     for name in contractions.PRECISIONS:
         limit = 8 * contractions.BOUNDS[name]
         product = contractions.compiled_for(contractions.matmul(), name)
         errors: list[float] = []
-        for batch, rows, depth, columns in SHAPES:
-            feeds = {
-                "a": rng.standard_normal((batch, rows, depth), np.float32),
-                "b": rng.standard_normal((batch, depth, columns), np.float32),
-                "c": rng.standard_normal(columns, np.float32),
-            }
-            errors = _larger(errors, worst(product, feeds, contractions.reference(feeds)))
+        for feeds, expected in _products():
+            errors = _larger(errors, worst(product, feeds, expected))
         yield f"{name}: products, largest error by way {_shown(errors)}"
         failed |= not max(errors) <= limit
         errors = []
-        for case in CONVS:
-            inner, outer, size, stride, groups = case
+        for case, feeds, expected in _convolutions():
             compiled = contractions.compiled_for(contractions.conv(*case), name)
-            feeds = {
-                "x": rng.standard_normal((2, inner, 29, 31), np.float32),
-                "k": rng.standard_normal((outer, inner // groups, size, size), np.float32),
-                "b": rng.standard_normal(outer, np.float32),
-            }
-            expected = contractions.convolved(feeds, stride, groups)
             errors = _larger(errors, worst(compiled, feeds, expected))
         yield f"{name}: convolutions, largest error by way {_shown(errors)}"
         failed |= not max(errors) <= limit
@@ -168,33 +190,82 @@ def _errors(compiled: CompiledModule, feeds: Mapping[str, Array], expected: Arra
 
 def precise_models() -> Iterator[str]:
     """Stored models; the digests of their placed IR differ by precision."""
+    yield from _models(DEVICE, tuple(TOLERANCES))
+
+
+def _models(device: str, names: Sequence[str]) -> Iterator[str]:
     failed = False
     for model, feeds_of in MODELS.items():
         feeds, digests = feeds_of(), set()
         expected = Oracle(model_path(model)).run(feeds)
-        for name, tolerance in TOLERANCES.items():
-            with InferenceSession(model_path(model), [DEVICE], precision=name) as session:
-                names = [arg.name for arg in session.get_outputs()]
+        for name in names:
+            with InferenceSession(model_path(model), [device], precision=name) as session:
+                outputs = [arg.name for arg in session.get_outputs()]
                 comparison = Comparison()
                 for _ in range(3):  # measured, captured, replayed
-                    found = dict(zip(names, session.run(None, feeds), strict=True))
+                    found = dict(zip(outputs, session.run(None, feeds), strict=True))
                     comparison.add(found, expected)
                 digests.add(session.programs[0].ir_digest)
                 unit = session._variants[0].runner.unit
                 taken = [str(row["taken"]) for row in getattr(unit, "measurements", [])]
             largest = max(item.relative for item in comparison.outputs.values())
             counts = {way: taken.count(way) for way in sorted(set(taken))}
-            yield f"{model}, {name}: {largest:.1e} of the largest value; ways taken {counts}"
-            failed |= not largest <= tolerance
-        failed |= len(digests) != len(TOLERANCES)
+            ways = f"; ways taken {counts}" if counts else ""
+            yield f"{model}, {name}: {largest:.1e} of the largest value{ways}"
+            failed |= not largest <= TOLERANCES[name]
+        failed |= len(digests) != len(names)
     if failed:
         raise SystemExit("a model differs")
+
+
+def vulkan_precision() -> Iterator[str]:
+    """Plain tiles in ``relaxed``, every tile of cooperative matrices in ``fp16``."""
+    offered = device_precisions(parse_device(VULKAN))
+    yield f"{VULKAN} offers {', '.join(offered)}"
+    if FP16 not in offered:
+        raise SystemExit("the device has no cooperative matrices of f16")
+    target = context(0).device.target
+    errors = {"relaxed": _vulkan_errors("relaxed", target)}
+    for tile in cooperative_tiles(target):
+        with patch.object(vulkan_claims, "_tiles", lambda tiled, tile=tile: [tile]):
+            errors[f"fp16 {tile.name}"] = _vulkan_errors("fp16", target)
+    for name, found in errors.items():
+        yield f"{name}: largest error of products and of convolutions {_shown(found)}"
+    wrong = [
+        name
+        for name, found in errors.items()
+        if not max(found) <= 8 * contractions.BOUNDS[name.split()[0]]
+    ]
+    if wrong:
+        raise SystemExit(f"wrong: {', '.join(wrong)}")
+
+
+def _vulkan_errors(name: str, target: VulkanTarget) -> list[float]:
+    """Of products and of convolutions, by the root mean square of the result."""
+
+    def error(module: Module, feeds: Mapping[str, Array], expected: Array) -> float:
+        compiled = compile_module(module, target, device=VULKAN, precision=name)
+        (found,) = run_program(compiled, VulkanUnit(VULKAN), feeds).values()
+        return float(np.abs(found - expected).max() / np.sqrt(np.mean(np.square(expected))))
+
+    return [
+        max(error(contractions.matmul(), feeds, expected) for feeds, expected in _products()),
+        max(error(contractions.conv(*case), *given) for case, *given in _convolutions()),
+    ]
+
+
+def vulkan_models() -> Iterator[str]:
+    """Stored models in what the device offers beyond ``fixed``."""
+    offered = device_precisions(parse_device(VULKAN))
+    yield from _models(VULKAN, [name for name in offered if name in TOLERANCES])
 
 
 LINES: dict[str, Callable[[], Iterator[str]]] = {
     "precision": precision,
     "attention": attention,
     "precise_models": precise_models,
+    "vulkan_precision": vulkan_precision,
+    "vulkan_models": vulkan_models,
 }
 
 

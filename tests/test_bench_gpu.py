@@ -96,7 +96,7 @@ def test_pages_have_ratios_and_bounds() -> None:
     ]
     page = as_markdown({"device": "d"}, rows(), attention)
     assert "| m | 1 | cuda:0 | fixed | 2.000 | 3.000 | 1.000 | 0.50 | 1.000 memory | 50% |" in page
-    assert "* m, batch 1: Vulkan at 50% of CUDA's rate" in page
+    assert "* m, batch 1, fixed: Vulkan at 50% of CUDA's rate" in page
     assert "| 1 | 128 | 384 | tf32 | 2.000 | 6.000 | 3.00 |" in page
     found = json.loads(as_json({"device": "d"}, rows(), attention))
     assert found["models"][0]["peers"] == {"eager": 0.003, "CUDA graph": 0.001}

@@ -15,11 +15,14 @@ from bench.gpu.peers import callables, fixed_graph, inputs_of, set_precision, to
 from bench.gpu.subjects import Feeds, Subject
 from bench.gpu.timing import Work, interleave
 from bench.timing import Times
+from rlx_edge.engines import device_precisions
+from rlx_edge.ir.devices import parse_device
 from tests.oracles import Oracle
 
 BATCHES = (1, 32)
 PRECISIONS = {"fp32": ("fixed", "relaxed"), "tf32": ("tf32",), "fp16": ("fp16",)}
 """PyTorch's precision, and ours that stand beside it."""
+VULKAN = "vulkan:0"
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ def measure_models(
             graph = fixed_graph(subject.model, feeds)
             for peer, precisions in PRECISIONS.items():
                 devices = [("cuda:0", name) for name in precisions]
-                if vulkan and peer == "fp32":
-                    devices.append(("vulkan:0", "fixed"))
+                offered = device_precisions(parse_device(VULKAN)) if vulkan else ()
+                devices += [(VULKAN, name) for name in precisions if name in offered]
                 ours = [Ours(subject.model, device, name, feeds) for device, name in devices]
                 ways = peers_of(graph, feeds, peer, compiled)
                 times = interleave([*(item.work for item in ours), *ways.values()], rounds)

@@ -129,7 +129,8 @@ def _vulkan(rows: Sequence[Row]) -> list[str]:
         if row.device.startswith("vulkan"):
             beside = cuda[row.model, row.batch, row.precision]
             share = beside.times.median / row.times.median
-            found.append(f"* {row.model}, batch {row.batch}: Vulkan at {share:.0%} of CUDA's rate")
+            what = f"{row.model}, batch {row.batch}, {row.precision}"
+            found.append(f"* {what}: Vulkan at {share:.0%} of CUDA's rate")
     return found
 
 

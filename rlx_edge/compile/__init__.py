@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rlx_edge.compile.backends import Assembler as Assembler
+    from rlx_edge.compile.backends import precisions as precisions
     from rlx_edge.compile.codegen.spirv.entries import single_entries as single_entries
     from rlx_edge.compile.compiler import CompiledModule as CompiledModule
     from rlx_edge.compile.compiler import compile_module as compile_module
@@ -34,6 +35,7 @@ __all__ = [
     "compile_placed",
     "is_placed",
     "place_module",
+    "precisions",
     "single_entries",
 ]
 
@@ -49,6 +51,7 @@ _LAZY = {
     "compile_placed": "rlx_edge.compile.compiler",
     "is_placed": "rlx_edge.compile.compiler",
     "place_module": "rlx_edge.compile.compiler",
+    "precisions": "rlx_edge.compile.backends",
     "single_entries": "rlx_edge.compile.codegen.spirv.entries",
 }
 

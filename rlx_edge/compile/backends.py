@@ -82,3 +82,8 @@ def backend_named(kind: str) -> Backend:
         )
     module, _, name = place.partition(":")
     return cast(Backend, getattr(import_module(module), name))
+
+
+def precisions(target: Target) -> tuple[str, ...]:
+    """What contractions on a target may be asked for (``ir.attributes.PRECISIONS``)."""
+    return tuple(backend_of(target).offers.precisions(target))

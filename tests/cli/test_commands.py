@@ -359,7 +359,10 @@ def test_devices(capsys: Capture) -> None:
     available = [item["name"] for item in document["devices"] if item["available"]]
     assert available[:2] == ["wasm:0", "cpu:0"] and "vulkan:0" in available
     assert document["cuda_architectures"]["sm_90"]["registers_processor"] == 65536
-    limits = document["vulkan"]["devices"][0]["limits"]
+    (row, *_) = document["vulkan"]["devices"]
+    offered = ["fixed", "relaxed", *["fp16"] * bool(row["limits"]["matrices"])]
+    assert row["precisions"] == offered
+    limits = row["limits"]
     assert limits["invocations"] >= 128 and limits["shared"] >= 16384
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from rlx_edge.compile import Assembler, CudaTarget
+from rlx_edge.compile import Assembler, CudaTarget, precisions
 from rlx_edge.gpu_workers.cuda.compiler import compile_source
 from rlx_edge.gpu_workers.cuda.device import open_device, peer_access, read_properties
 from rlx_edge.gpu_workers.cuda.libraries import describe_libraries
@@ -74,7 +74,9 @@ def describe() -> dict[str, object]:
     """Limits of every device, who can read whose memory, and the libraries that measured ways may
     use; loads the driver and the libraries."""
     count = device_count()
-    rows = [asdict(read_properties(index)) for index in range(count)]
-    for row in rows:
-        row["target"] = row["target"]["arch"]
+    found = [read_properties(index) for index in range(count)]
+    rows = [asdict(item) for item in found]
+    for item, row in zip(found, rows, strict=True):
+        row["target"] = item.target.arch
+        row["precisions"] = list(precisions(item.target))
     return {"devices": rows, "peer_access": peer_access(), "libraries": describe_libraries()}

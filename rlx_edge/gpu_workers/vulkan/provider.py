@@ -7,7 +7,7 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
-from rlx_edge.compile import VulkanTarget
+from rlx_edge.compile import VulkanTarget, precisions
 from rlx_edge.gpu_workers.vulkan.physical import VulkanDevice, device, devices
 from rlx_edge.gpu_workers.vulkan.unit import VulkanUnit
 from rlx_edge.ir.devices import Device
@@ -77,5 +77,6 @@ def _row(found: VulkanDevice) -> dict[str, object]:
         "shares_memory": found.shares_memory,
         "uuid": found.uuid.hex(),
         "exports": found.exports,
+        "precisions": list(precisions(found.target)),
         "limits": target,
     }

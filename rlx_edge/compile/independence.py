@@ -8,6 +8,7 @@ memory that another still uses.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from rlx_edge.compile.launches import BORDER, Buffer, Launch
 
@@ -37,7 +38,7 @@ def waiting(launches: Sequence[Launch], buffers: Sequence[Buffer], boundary: int
 def side_by_side(waits: Sequence[bool]) -> Iterator[tuple[int, int]]:
     """First and last launch of each stretch that runs together."""
     starts = [number for number, waiting in enumerate(waits) if waiting]
-    for start, end in zip(starts, [*starts[1:], len(waits)], strict=True):
+    for start, end in zip(starts, [*starts, len(waits)][1:], strict=True):
         yield start, end - 1
 
 

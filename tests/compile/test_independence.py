@@ -62,6 +62,7 @@ def test_phases_and_targets_without_workgroups() -> None:
     assert waits(launch("a", 1, 0), launch("b", 2, 0), boundary=1) == "11"
     assert waits(launch("a", 1, 0, groups=None), launch("b", 2, 0, groups=None)) == "11"
     assert list(side_by_side([True, False, True])) == [(0, 1), (2, 2)]
+    assert waits() == "" and list(side_by_side([])) == []
 
 
 # ---- whole programs ------------------------------------------------------------------------------

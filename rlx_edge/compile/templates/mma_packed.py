@@ -17,6 +17,7 @@ ROW_WORDS = 16
 """Words of a row of input in shared memory."""
 SUM_PAD = 4
 """Words behind a row of sums."""
+MOST_STEPS = 8
 SPLIT_GROUPS = 264
 """Workgroups that a split sum may have: two for each processor of a large GPU."""
 MOST_SPLITS = 16
@@ -54,9 +55,13 @@ class PackedTile:
         return self.stages * self.stage_words(precision)
 
     def join(self, precision: str) -> int:
-        """Blocks of 16 rows of each warp whose sums fit into shared memory at a time."""
-        blocks = self.warp_rows // 16
-        while self.join_rows(blocks) * (self.columns + SUM_PAD) > self.shared_words(precision):
+        """Blocks of 16 rows of each warp whose sums go through shared memory at a time: as many as
+        fit, and as give a thread no more fours than ``MOST_STEPS``."""
+        blocks, most = self.warp_rows // 16, MOST_STEPS * self.threads * 4
+        while (
+            self.join_rows(blocks) * (self.columns + SUM_PAD) > self.shared_words(precision)
+            or self.join_rows(blocks) * self.columns > most
+        ):
             blocks //= 2
         return blocks
 
@@ -71,7 +76,7 @@ def weight_words(precision: str) -> int:
 
 
 PACKED_TILES = (
-    PackedTile(64, 64, 32, 32, 4, 4),
+    PackedTile(64, 64, 32, 32, 4, 3),
     PackedTile(128, 64, 64, 32, 3, 3),
     PackedTile(128, 128, 64, 64, 3, 2),
 )

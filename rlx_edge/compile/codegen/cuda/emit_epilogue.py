@@ -19,21 +19,21 @@ def epilogue_lines(
     kinds: Sequence[str],
     places: Mapping[str, str],
     *,
-    in_fours: bool = False,
+    fours: str = "",
 ) -> tuple[list[str], str]:
     """Statements, and the result, for a chain called ``acc``.
 
     ``places`` says for each kind of extra operand which element is read, with ``{slot}`` for its
-    name. ``in_fours``: four elements of each operand of the output's shape are in an array already,
-    as ``fours_of`` puts them there, and ``j`` is the one.
+    name. ``fours``: four elements of each operand of the output's shape are in an array already,
+    and this is the place there of the ``j``-th: ``[j]`` after ``fours_of``.
     """
     if expression is None:
         return [], "acc"
     block = Block()
     loads: dict[Expr, str] = {}
     for number, (slot, kind) in enumerate(zip(extra_slots(kinds), kinds, strict=True)):
-        if in_fours and kind == FULL:
-            block.line(f"const float {slot}_value = {slot}_fours[j];")
+        if fours and kind == FULL:
+            block.line(f"const float {slot}_value = {slot}_fours{fours};")
         else:
             block.line(f"const float {slot}_value = {slot}[{places[kind].format(slot=slot)}];")
         loads[load(number, F32, ())] = f"{slot}_value"
@@ -54,14 +54,18 @@ def fours_of(kinds: Sequence[str], place: str) -> list[str]:
     """Statements that load four elements of each operand of the output's shape at ``place``, which
     is a multiple of four, with ``{slot}`` for its name."""
     lines: list[str] = []
-    for slot, kind in zip(extra_slots(kinds), kinds, strict=True):
-        if kind == FULL:
-            value = f"{slot}_four"
-            lines += [
-                f"const float4 {value} = *(const float4*)({slot} + {place.format(slot=slot)});",
-                f"const float {value}s[4] = {{{value}.x, {value}.y, {value}.z, {value}.w}};",
-            ]
+    for slot in full_slots(kinds):
+        value = f"{slot}_four"
+        lines += [
+            f"const float4 {value} = *(const float4*)({slot} + {place.format(slot=slot)});",
+            f"const float {value}s[4] = {{{value}.x, {value}.y, {value}.z, {value}.w}};",
+        ]
     return lines
+
+
+def full_slots(kinds: Sequence[str]) -> list[str]:
+    """The extra operands that have the output's shape."""
+    return [slot for slot, kind in zip(extra_slots(kinds), kinds, strict=True) if kind == FULL]
 
 
 def _no_reduction(em: Emission, node: Expr, scope: Scope) -> str:

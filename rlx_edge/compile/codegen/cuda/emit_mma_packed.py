@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from string import Template
 
-from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines, fours_of
+from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines, fours_of, full_slots
 from rlx_edge.compile.codegen.cuda.mma_packed_text import (
+    AHEAD,
     B_PLACES,
     CONV,
     CONV_NEAR,
+    CONV_STEP,
     COPY_BLOCK,
     COPY_FOUR,
     COPY_PLANES,
@@ -20,12 +23,19 @@ from rlx_edge.compile.codegen.cuda.mma_packed_text import (
     MATMUL_NEAR,
     MATMUL_PARTS,
     MATMUL_SINGLE,
+    MATMUL_STEP,
     ONE_SPLIT,
     SPLITS,
     STEPS,
     TOTAL,
 )
-from rlx_edge.compile.codegen.cuda.template_parts import conv_store, fill, indented, pointers
+from rlx_edge.compile.codegen.cuda.template_parts import (
+    conv_full_place,
+    conv_store,
+    fill,
+    indented,
+    pointers,
+)
 from rlx_edge.compile.epilogue_access import CHANNEL, FULL, SCALAR
 from rlx_edge.compile.templates.channels_last import WEIGHTS, lanes
 from rlx_edge.compile.templates.gpu import BLOCKED, matmul_slots
@@ -41,6 +51,7 @@ from rlx_edge.compile.workgroups import FLAT_THREADS
 from rlx_edge.ir.attributes import FP16
 from rlx_edge.ir.kernel import TemplateKernel
 
+IN_STEP = "[step][j]"
 FOURS_PLACES = {FULL: "place + j", CHANNEL: "column + j", SCALAR: "0"}
 """Which element of an extra operand the ``j``-th of four columns reads."""
 
@@ -67,14 +78,16 @@ def emit_packed_conv(kernel: TemplateKernel, head: str) -> str:
         "a_quad": "(threadIdx.x / $rows + i * $a_step)",
         "a_step": packed_threads(kernel) // packed_tile(str(kernel.option("tile"))).rows,
         "weights": "b",
-        "finish": fill(KEEP, {"row": "pixel"}) if split else fill(FINISH, _store(kernel)),
+        "at_step": CONV_STEP,
+        "ahead": "" if split else _ahead(kernel, conv_full_place(kernel), CONV_STEP),
+        "finish": KEEP if split else fill(FINISH, {"store": conv_store(kernel, IN_STEP)}),
     }
     return _filled(kernel, head, CONV, values)
 
 
 def emit_packed_matmul(kernel: TemplateKernel, head: str) -> str:
     """A product of a matrix by packed weights, or parts of its sums for ``emit_parts``."""
-    split = bool(kernel.option("split"))
+    split, fours = bool(kernel.option("split")), bool(kernel.option("b_vectors"))
     values = {
         "taps": 1,
         "near": MATMUL_NEAR,
@@ -83,7 +96,9 @@ def emit_packed_matmul(kernel: TemplateKernel, head: str) -> str:
         "a_quad": "threadIdx.x % 4",
         "a_step": packed_threads(kernel) // 4,
         "weights": "weights",
-        "finish": fill(KEEP, {"row": "row"}) if split else TOTAL + _matmul_store(kernel),
+        "at_step": MATMUL_STEP,
+        "ahead": "" if split or not fours else _ahead(kernel, "row * n + column", MATMUL_STEP),
+        "finish": KEEP if split else TOTAL + _matmul_store(kernel, IN_STEP),
     }
     return _filled(kernel, head, MATMUL, values)
 
@@ -99,7 +114,7 @@ def emit_parts(kernel: TemplateKernel, head: str) -> str:
         "columns": tile.columns,
         "threads": FLAT_THREADS,
         "splits": split_text(),
-        "finish": TOTAL + _matmul_store(kernel),
+        "finish": TOTAL + _matmul_store(kernel, ""),
     }
     return fill(MATMUL_PARTS, values)
 
@@ -116,18 +131,36 @@ def split_text() -> str:
     )
 
 
-def _store(kernel: TemplateKernel) -> dict[str, str]:
-    return {"store": conv_store(kernel)}
+def _ahead(kernel: TemplateKernel, place: str, step: str) -> str:
+    """Reading of the operands of the output's shape, into arrays that ``IN_STEP`` indexes."""
+    slots = full_slots(kernel.extras) if place else []
+    if not slots:
+        return ""
+    arrays = [f"float {slot}_fours[$steps][4];" for slot in slots]
+    loads: list[str] = []
+    for slot in slots:
+        at = place.format(slot=slot)
+        loads.append(f"const float4 {slot}_four = *(const float4*)({slot} + {at});")
+        loads += [f"{slot}_fours[step][{j}] = {slot}_four.{part};" for j, part in enumerate("xyzw")]
+    return indented(arrays, 3) + Template(AHEAD).safe_substitute(
+        fours=indented(loads, 4), at_step=step
+    )
 
 
-def _matmul_store(kernel: TemplateKernel) -> str:
-    fours = bool(kernel.option("b_vectors"))
-    lines, result = epilogue_lines(kernel.epilogue, kernel.extras, FOURS_PLACES, in_fours=fours)
+def _matmul_store(kernel: TemplateKernel, fours: str) -> str:
+    """``fours`` as in ``conv_store``."""
+    in_fours = bool(kernel.option("b_vectors"))
+    lines, result = epilogue_lines(
+        kernel.epilogue,
+        kernel.extras,
+        FOURS_PLACES,
+        fours=(fours or "[j]") if in_fours else "",
+    )
     values = {"epilogue": indented(lines, 5), "result": result}
-    if not fours:
+    if not in_fours:
         return fill(MATMUL_SINGLE, values)
-    loads = indented(fours_of(kernel.extras, "place"), 4)
-    return fill(MATMUL_FOURS, {**values, "fours": loads})
+    loads = "" if fours else indented(fours_of(kernel.extras, "row * n + column"), 4)
+    return loads + fill(MATMUL_FOURS, values)
 
 
 def _filled(kernel: TemplateKernel, head: str, text: str, values: Mapping[str, object]) -> str:
@@ -175,5 +208,5 @@ def _numbers(tile: PackedTile, precision: str) -> dict[str, object]:
         "b_step": threads // b_quads,
         "join": join,
         "join_rows": join_rows,
-        "join_step": threads // join_rows * 4,
+        "steps": join_rows * tile.columns // 4 // threads,
     }

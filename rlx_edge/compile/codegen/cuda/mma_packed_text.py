@@ -131,6 +131,8 @@ $step\
     float* const sums = (float*)tiles;
     #pragma unroll
     for (int chunk = 0; chunk < $m_tiles; chunk += $join) {
+"""
+SUMS = """\
       #pragma unroll
       for (int i = 0; i < $join; ++i)
         #pragma unroll
@@ -145,16 +147,11 @@ $step\
           }
         }
       __syncthreads();
-"""
-CONV_END = """\
-      const int at_row = threadIdx.x % $join_rows;
-      const int pixel = row_first + at_row / ($join * 16) * $warp_rows + chunk * 16
-          + at_row % ($join * 16);
-      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
-      for (int place = threadIdx.x / $join_rows * 4; place < $columns; place += $join_step) {
-        const int column = column_first + place;
-        if (pixel >= rows || column >= n) break;
-        const float4 four_sums = *(const float4*)(sums + at_row * ($columns + 4) + place);
+      #pragma unroll
+      for (int step = 0; step < $steps; ++step) {
+$at_step\
+        if (row >= rows || column >= n) continue;
+        const float4 four_sums = *(const float4*)(sums + at_row * ($columns + 4) + at_column);
 $finish\
       }
       __syncthreads();
@@ -162,24 +159,33 @@ $finish\
   }
 }
 """
-MATMUL_END = """\
-      for (int item = threadIdx.x; item < $join_rows * ($columns / 4); item += $threads) {
-        const int at_row = item / ($columns / 4);
+CONV_STEPS = """\
+      const int at_row = threadIdx.x % $join_rows;
+      const int row = row_first + at_row / ($join * 16) * $warp_rows + chunk * 16
+          + at_row % ($join * 16);
+      const int x = row % width, y = row / width % height, image = row / width / height;
+"""
+CONV_STEP = """\
+        const int at_column = (threadIdx.x / $join_rows + step * ($threads / $join_rows)) * 4;
+        const int column = column_first + at_column;
+"""
+MATMUL_STEP = """\
+        const int item = threadIdx.x + step * $threads, at_row = item / ($columns / 4);
         const int row = row_first + at_row / ($join * 16) * $warp_rows + chunk * 16
             + at_row % ($join * 16);
-        const int column = column_first + item % ($columns / 4) * 4;
-        if (row >= rows || column >= n) continue;
-        const float4 four_sums
-            = *(const float4*)(sums + at_row * ($columns + 4) + item % ($columns / 4) * 4);
-$finish\
-      }
-      __syncthreads();
-    }
-  }
-}
+        const int at_column = item % ($columns / 4) * 4, column = column_first + at_column;
 """
-CONV = START + CONV_SIZES + WALK + CONV_PLACE + ROUNDS + CONV_END
-MATMUL = START + MATMUL_SIZES + WALK + MATMUL_PLACE + ROUNDS + MATMUL_END
+AHEAD = """\
+      #pragma unroll
+      for (int step = 0; step < $steps; ++step) {
+$at_step\
+        if (row >= rows || column >= n) continue;
+$fours\
+      }
+"""
+"""Operands of the output's shape are read before the sums are there."""
+CONV = START + CONV_SIZES + WALK + CONV_PLACE + ROUNDS + CONV_STEPS + "$ahead" + SUMS
+MATMUL = START + MATMUL_SIZES + WALK + MATMUL_PLACE + ROUNDS + "$ahead" + SUMS
 ONE_SPLIT = """\
   const int splits = 1;
 """
@@ -291,13 +297,12 @@ $store\
 )
 KEEP = """\
         float4* const parts = (float4*)at<float>(arena, words.scratch);
-        const long long here = (long long)split * rows + $row;
+        const long long here = (long long)split * rows + row;
         parts[(here * slices + slice) * (wide / 4) + column / 4] = four_sums;
 """
 """What follows the sums: the epilogue, or another kernel that adds up parts."""
 MATMUL_FOURS = """\
         const int place = row * n + column;
-$fours\
         float four[4];
         #pragma unroll
         for (int j = 0; j < 4; ++j) {

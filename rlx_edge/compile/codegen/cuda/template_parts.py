@@ -85,20 +85,33 @@ def image_places(full: str) -> dict[str, str]:
     }
 
 
-def conv_store(kernel: TemplateKernel) -> str:
+def conv_full_place(kernel: TemplateKernel) -> str:
+    """Where the first of four channels of an operand of the output's shape lies, if the output is
+    in blocks, else ``""``."""
+    blocked = kernel.option("output") == BLOCKED
+    return stored_place("{slot}", "(column / 4)", "x * 4") if blocked else ""
+
+
+def conv_store(kernel: TemplateKernel, fours: str = "") -> str:
     """A thread's four channels of a pixel, ``total[i][0]`` to ``total[i][3]``, after the epilogue;
-    ``image``, ``y``, ``x``, ``slice`` and the first ``column`` say which."""
+    ``image``, ``y``, ``x``, ``slice`` and the first ``column`` say which.
+
+    Operands of the output's shape are read four at a time, or were already, see ``epilogue_lines``.
+    """
     blocked = kernel.option("output") == BLOCKED
     plane, pixel = ("(column / 4)", "x * 4") if blocked else ("(column + j)", "x")
     lane = " + j" if blocked else ""
     full = stored_place("{slot}", plane, pixel)
     lines, result = epilogue_lines(
-        kernel.epilogue, kernel.extras, image_places(full + lane), in_fours=blocked
+        kernel.epilogue,
+        kernel.extras,
+        image_places(full + lane),
+        fours=(fours or "[j]") if blocked else "",
     )
     return fill(
         STORE_BLOCKED if blocked else STORE_PLANES,
         {
-            "fours": indented(fours_of(kernel.extras, full), 3) if blocked else "",
+            "fours": indented(fours_of(kernel.extras, full), 3) if blocked and not fours else "",
             "epilogue": indented(lines, 5 if blocked else 4),
             "result": result,
             "place": stored_place("out", plane, pixel),

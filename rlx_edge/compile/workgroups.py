@@ -4,13 +4,14 @@
 outer loops only are computed by several threads together, once a row, and the inner loops are
 spread over the same threads.
 
-A workgroup of rows is ``TEAMS`` teams of ``TEAM`` threads. In one form the whole workgroup takes a
-row, each team a chunk of it; in the other (``LoopKernel.several``) each team takes a row, which is
-better for many short ones. Elements whose order counts pass through shared memory, ``PIECE`` of a
-team at a time, whatever the length. The plan gives one of the two forms no workgroups.
+A workgroup of rows is made of teams of ``TEAM`` threads, which take a row together, each team a
+chunk of it. Elements whose order counts pass through shared memory, a piece of each team's chunk at
+a time, so a row may have any length. ``LoopKernel.walk`` names the form: few teams (``""``), many
+for ``LONG`` rows, or a row to each team (``SEVERAL``; ``ALIGNED`` where all walks over a row have
+the same items), for many rows that fit a piece. The plan gives workgroups to one form.
 
 All walk with a stride, so any number of workgroups is right; ``groups`` has the number that gives
-each thread or team one step.
+each thread, team or workgroup one step.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
-from rlx_edge.compile.codegen.kernel_form import PARTIALS, canonical
+from rlx_edge.compile.codegen.kernel_form import CHUNK, PARTIALS, canonical
 from rlx_edge.compile.loops import linear_coefficient
 from rlx_edge.ir.dims import ONE, Dim, as_dim, ceildiv, dim_max, dim_min, product
 from rlx_edge.ir.expression import Expr, index_dim, reduce_parts, walk
@@ -29,32 +30,51 @@ from rlx_edge.ir.kernel import LoopKernel, is_variable
 FLAT_THREADS = 256
 REDUCTIONS = 8
 """Reductions over a row that one kernel may take in: each is a walk over the row."""
-TEAMS = 4
 TEAM = 32
-ROW_THREADS = TEAMS * TEAM
-PIECE = 512
-PITCH = PIECE + PARTIALS
-"""Elements between the pieces of two teams: their partials are in different memory banks."""
+SEVERAL, ALIGNED, LONG = "several", "aligned", "long"
+TEAMS = {"": 4, SEVERAL: 4, ALIGNED: 4, LONG: 32}
+"""Teams of a workgroup by form."""
+PIECES = {"": 512, SEVERAL: 512, ALIGNED: 512, LONG: 128}
+"""Elements of a team in shared memory at a time."""
 SHORT = 64
 """A reduction of at most so many elements is left to each thread; a row of so few to a team."""
 MANY_ROWS = 1024
 """From so many rows on, a team is enough for one that fits a piece."""
+MOST_CHUNKS = TEAMS[""] * CHUNK
+"""Elements of a row for few teams."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """``form`` of a kernel in the emitters' form; ``outer``: loops that choose the row;
-    ``shared``: reductions that a workgroup, or of ``several`` rows a team, computes together."""
+    """``kernel`` in the emitters' form; ``outer``: loops that choose the row; ``shared``:
+    reductions that the threads of a row compute together; ``teams`` of a workgroup, 0 if flat."""
 
     kernel: LoopKernel
-    rows: bool
     outer: int
-    threads: int
-    shared: tuple[Expr, ...]
+    shared: tuple[Expr, ...] = ()
+    teams: int = 0
+
+    @property
+    def rows(self) -> bool:
+        return self.teams > 0
 
     @property
     def several(self) -> bool:
-        return self.kernel.several
+        """Whether each team has a row of its own, which fits a piece."""
+        return self.kernel.walk in (SEVERAL, ALIGNED)
+
+    @property
+    def threads(self) -> int:
+        return self.teams * TEAM if self.rows else FLAT_THREADS
+
+    @property
+    def piece(self) -> int:
+        return PIECES[self.kernel.walk]
+
+    @property
+    def pitch(self) -> int:
+        """Elements between the pieces of two teams: partials are in different memory banks."""
+        return self.piece + PARTIALS
 
 
 @cache
@@ -74,8 +94,8 @@ def spread(kernel: LoopKernel) -> Spread:
             shared.append(node)
             outer = max(outer, depth)
     if not shared:
-        return Spread(form, False, len(form.loops), FLAT_THREADS, ())
-    return Spread(form, True, outer, ROW_THREADS, tuple(shared))
+        return Spread(form, len(form.loops))
+    return Spread(form, outer, tuple(shared), TEAMS[kernel.walk])
 
 
 def groups(kernel: LoopKernel, arguments: Sequence[Dim]) -> list[tuple[LoopKernel, Dim]]:
@@ -86,22 +106,32 @@ def groups(kernel: LoopKernel, arguments: Sequence[Dim]) -> list[tuple[LoopKerne
     if not form.rows:
         return [(kernel, ceildiv(product(extents), form.threads))]
     rows = product(extents[: form.outer])
-    lengths = [product(reduce_parts(node)[2]).substitute(sizes) for node in form.shared]
-    several = _takes_several(rows, lengths)
-    return [
-        (kernel, rows - rows * several),
-        (replace(kernel, several=True), ceildiv(rows, TEAMS) * several),
+    walks = [
+        tuple(extent.substitute(sizes) for extent in reduce_parts(node)[2]) for node in form.shared
     ]
+    inner = tuple(extents[form.outer :])
+    aligned = len({*walks, inner} - {()}) == 1
+    forms = _workgroups(rows, [product(walk) for walk in walks], ALIGNED if aligned else SEVERAL)
+    return [(replace(kernel, walk=walk), count) for walk, count in forms.items()]
 
 
-def _takes_several(rows: Dim, lengths: Sequence[Dim]) -> Dim:
-    """1 where a team is enough for a row, else 0."""
+def _workgroups(rows: Dim, lengths: Sequence[Dim], several: str) -> dict[str, Dim]:
+    """Workgroups of each form for rows of these lengths; all but one are 0."""
     length = as_dim(1)
     for item in dict.fromkeys(lengths):
         length = dim_max(length, item)
-    tiny, short = (dim_min(as_dim(limit) // length, 1) for limit in (SHORT, PIECE))
+
+    def at_most(limit: int) -> Dim:
+        return dim_min(as_dim(limit) // length, 1)
+
     many = dim_min(rows // MANY_ROWS, 1)
-    return tiny + (short - tiny) * many
+    tiny, fits = at_most(SHORT), at_most(MOST_CHUNKS)
+    own = tiny + (at_most(PIECES[several]) - tiny) * many
+    return {
+        "": rows * (fits - own),
+        several: ceildiv(rows, TEAMS[several]) * own,
+        LONG: rows * (1 - fits),
+    }
 
 
 def _worth_sharing(form: LoopKernel, node: Expr, depth: int) -> bool:

@@ -49,8 +49,7 @@ class LoopKernel:
     ``buffers`` are the slots' element types. Offsets are in elements. Iterations are independent
     (any order, any vector width); reductions inside ``value`` follow the numerics contract. If
     ``lanes`` is set, the innermost loop has extent 4 exactly and is one vector (channel blocks).
-    ``several`` is how a launch walks, for targets with workgroups: each takes several rows at once
-    (``compile/workgroups.py``).
+    ``walk`` is how workgroups go over rows, where a target has them (``compile/workgroups.py``).
     """
 
     loops: tuple[Loop, ...]
@@ -59,7 +58,7 @@ class LoopKernel:
     value: Expr
     parameters: int = 0
     lanes: bool = False
-    several: bool = False
+    walk: str = ""
 
 
 @dataclass(frozen=True, slots=True)

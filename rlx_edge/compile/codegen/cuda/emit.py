@@ -15,7 +15,7 @@ from rlx_edge.compile.codegen.cuda.attention_packed_text import FUNCTIONS as COP
 from rlx_edge.compile.codegen.cuda.attention_text import FUNCTIONS as ATTENTION_FUNCTIONS
 from rlx_edge.compile.codegen.cuda.attention_text import LOAD_FOUR
 from rlx_edge.compile.codegen.cuda.emit_expression import function_names, function_text
-from rlx_edge.compile.codegen.cuda.emit_loops import emit_loop_kernel, words_struct
+from rlx_edge.compile.codegen.cuda.emit_loops import emit_loop_kernel, loop_bounds, words_struct
 from rlx_edge.compile.codegen.cuda.emit_template import (
     emit_template,
     is_attention,
@@ -60,9 +60,7 @@ def emit_source(
         texts.append(MATRIX_FUNCTIONS)
     if any(isinstance(kernel, TemplateKernel) and is_attention(kernel) for kernel in kernels):
         texts += [ATTENTION_FUNCTIONS, LOAD_FOUR]
-    if any(
-        isinstance(kernel, TemplateKernel) and kernel.template == PACKED for kernel in kernels
-    ):
+    if any(isinstance(kernel, TemplateKernel) and kernel.template == PACKED for kernel in kernels):
         texts.append(COPY_FUNCTIONS)
     entries: list[Entry] = []
     for position, kernel in enumerate(kernels):
@@ -81,7 +79,7 @@ def _kernel(kernel: Kernel, position: int, use: LaunchInfo | None) -> tuple[str,
         # Canonical loops have the kernel's own parameters, so the words are those of its record.
         threads, declared = form.threads, words_struct(struct, form.kernel)
         count = len(kernel.buffers) + kernel.parameters
-        body = emit_loop_kernel(form, _head(name, struct, str(threads)))
+        body = emit_loop_kernel(form, _head(name, struct, loop_bounds(form)))
     else:
         count = sum(len(names) for names in template_words(kernel))
         if kernel.template in (CUBLAS, CUDNN):

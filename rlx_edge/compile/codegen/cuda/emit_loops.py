@@ -34,6 +34,9 @@ from rlx_edge.ir.expression import Expr, reduce_parts
 from rlx_edge.ir.kernel import LoopKernel
 from rlx_edge.ir.types import DType
 
+ROW_OCCUPANCY = 1024
+"""Threads of a processor that kernels by rows are compiled for."""
+
 
 def emit_loop_kernel(form: Spread, head: str) -> str:
     """The text of a kernel: ``head`` is its declaration up to the parameters."""
@@ -56,6 +59,12 @@ def emit_loop_kernel(form: Spread, head: str) -> str:
     whole.line(head)
     whole.nested("", body)
     return whole.text()
+
+
+def loop_bounds(form: Spread) -> str:
+    """Threads of a workgroup, and for rows how many workgroups a processor should have at least:
+    asked for nothing, the assembler spills to have more."""
+    return f"{form.threads}, {ROW_OCCUPANCY // form.threads}" if form.rows else f"{form.threads}"
 
 
 def words_struct(name: str, kernel: LoopKernel) -> str:

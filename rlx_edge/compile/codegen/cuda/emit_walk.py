@@ -26,9 +26,11 @@ def walk(
     scope: Scope,
     start: str,
     step: str,
+    before: Sequence[str] = (),
 ) -> None:
+    """A store for every item from ``start`` on; ``before`` are lines at the head of its body."""
     inside = Block()
-    inside.lines += decode(loops, "item", em.ranges)
+    inside.lines += [*decode(loops, "item", em.ranges), *before]
     inner = Scope(inside, frozenset(loop.var for loop in loops), scope)
     store(em, form.kernel, value, inner)
     scope.block.line(f"const unsigned items = {count(loops, em.ranges)};")

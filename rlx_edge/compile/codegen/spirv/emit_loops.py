@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from rlx_edge.compile.codegen.kernel_form import canonical, primitive
 from rlx_edge.compile.codegen.spirv.emit_expression import Emission
 from rlx_edge.compile.codegen.spirv.emit_index import emit_index
-from rlx_edge.compile.codegen.spirv.emit_rows import can_share, emit_rows
+from rlx_edge.compile.codegen.spirv.emit_rows import emit_rows, row_teams
 from rlx_edge.compile.codegen.spirv.interface import Interface, Shared, check_device
 from rlx_edge.compile.codegen.spirv.region import Region, StructuredLoop
 from rlx_edge.compile.codegen.spirv.scalar_table import Scalars
 from rlx_edge.compile.targets.vulkan import VulkanTarget
-from rlx_edge.compile.workgroups import FLAT_THREADS, spread
+from rlx_edge.compile.workgroups import FLAT_THREADS, TEAM, spread
 from rlx_edge.ir.expression import walk
 from rlx_edge.ir.kernel import Loop, LoopKernel
 from rlx_edge.ir.program import Entry
@@ -35,10 +35,11 @@ def emit_loop_kernel(shared: Shared, kernel: LoopKernel, name: str) -> Entry:
     io = Interface(shared, root, form.buffers, words)
     em = Emission(io)
     extents = [_extent(io, loop, root) for loop in form.loops]
-    if can_share(spreading, shared):
-        workgroup = spreading.threads
+    teams = row_teams(spreading, shared)
+    if teams:
+        workgroup = TEAM * teams
         together = [primitive(node) for node in spreading.shared]
-        emit_rows(em, spreading, primitive(spreading.kernel.value), together, extents)
+        emit_rows(em, spreading, teams, primitive(spreading.kernel.value), together, extents)
     elif form.loops:
         total, step, start = _total(root, extents), _step(io, workgroup), io.input(_ID)
         s = Scalars(root.code)

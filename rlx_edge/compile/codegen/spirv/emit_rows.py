@@ -2,9 +2,9 @@
 
 The algorithm is that of the CUDA kernels (``codegen/cuda/rows_text.py``). Where the order is free,
 every invocation reduces a share; else elements pass through workgroup memory in pieces, of each
-team's piece four invocations of the first team add up one partial each. ``stage`` is written before
-a reduction's first barrier and read after it, ``parts`` the other way round, so that reductions may
-follow each other.
+team's piece four invocations add up one partial each. ``stage`` and ``shares`` are written before a
+reduction's first barrier and read after it, ``parts`` the other way round, so that reductions may
+follow each other. What an invocation has staged of its own row is there until it stages the next.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rlx_edge.compile.codegen.kernel_form import COMBINE, PARTIALS, identity, is_order_free
+from rlx_edge.compile.codegen.kernel_form import COMBINE, PARTIALS, identity
+from rlx_edge.compile.codegen.row_passes import Pass, row_passes
 from rlx_edge.compile.codegen.spirv.assembler import Code
 from rlx_edge.compile.codegen.spirv.emit_expression import Emission
 from rlx_edge.compile.codegen.spirv.emit_index import emit_index
@@ -21,41 +22,47 @@ from rlx_edge.compile.codegen.spirv.interface import Shared
 from rlx_edge.compile.codegen.spirv.region import Conditional, Region, StructuredLoop
 from rlx_edge.compile.codegen.spirv.scalar_table import Scalars, scalar_rule
 from rlx_edge.compile.codegen.spirv.words import Words, barrier
-from rlx_edge.compile.workgroups import PIECE, PITCH, ROW_THREADS, TEAM, TEAMS, Spread
+from rlx_edge.compile.workgroups import TEAM, Spread
 from rlx_edge.ir.dims import product
-from rlx_edge.ir.expression import Expr, reduce_parts
+from rlx_edge.ir.expression import Expr
 from rlx_edge.ir.ordered_reduction import CHUNK
 from rlx_edge.ir.types import U32, DType
 
 Element: TypeAlias = Callable[[Region, int], int]
 """``element(region, item)``: the value of element ``item``, computed in ``region``."""
-STAGE = TEAMS * PITCH
-PARTS = TEAMS * PARTIALS
+SHARES = TEAM + PARTIALS
+"""Elements between the shares of two teams."""
 AT_ONCE = 8
 """Elements of a partial that are loaded before the first of them is added."""
 
 
-def can_share(spread: Spread, shared: Shared) -> bool:
-    """Whether the device has the workgroup memory and invocations for a kernel by rows."""
+def row_teams(spread: Spread, shared: Shared) -> int:
+    """Teams of a workgroup that the device has the memory and invocations for; 0 for flat."""
     types = dict.fromkeys(node.dtype for node in spread.shared)
-    need = sum(max(dtype.bytes, 4) * (STAGE + PARTS) for dtype in types)
-    target = shared.target
-    return spread.rows and need <= target.shared and spread.threads <= target.most_invocations
+    need = sum(max(dtype.bytes, 4) for dtype in types) * (spread.pitch + SHARES + PARTIALS)
+    most = min(spread.teams, shared.target.most_invocations // TEAM)
+    return min(most, shared.target.shared // need) if spread.rows else 0
 
 
 @dataclass(slots=True)
 class Rows:
-    """Emits one kernel. ``several``: each team has a row; else the workgroup has one.
+    """Emits one kernel with ``teams`` in a workgroup.
 
     ``local`` is this invocation's number in the workgroup, ``team`` its team, ``place`` its number
     there.
     """
 
     em: Emission
-    several: bool
+    spread: Spread
+    teams: int
     local: int
     team: int
     place: int
+
+    @property
+    def several(self) -> bool:
+        """Whether each team has a row of its own."""
+        return self.spread.several
 
     @property
     def first(self) -> int:
@@ -64,7 +71,11 @@ class Rows:
 
     @property
     def width(self) -> int:
-        return TEAM if self.several else ROW_THREADS
+        return TEAM if self.several else TEAM * self.teams
+
+    @property
+    def parts(self) -> int:
+        return PARTIALS * self.teams
 
     def strided(
         self, region: Region, carried: list[tuple[DType, int]]
@@ -91,21 +102,30 @@ class Rows:
 
     # ---- reductions --------------------------------------------------------------------------
 
-    def reduce(self, node: Expr, row: Region) -> int:
+    def reduce(self, item: Pass, row: Region) -> int:
         """The value of a reduction, the same in all invocations of the row."""
-        kind, names, extents, body = reduce_parts(node)
         axes = [
             (name, emit_index(self.em.io, extent, row))
-            for name, extent in zip(names, extents, strict=True)
+            for name, extent in zip(item.names, item.extents, strict=True)
         ]
-        count = emit_index(self.em.io, product(extents), row)
+        count = emit_index(self.em.io, product(item.extents), row)
+        sums = _Sum(self, item.kind, item.node.dtype)
 
-        def element(inner: Region, item: int) -> int:
-            inner.names.update(self.decode(inner.code, item, axes))
-            return self.em.value(body, inner)
+        def element(inner: Region, place: int) -> int:
+            inner.names.update(self.decode(inner.code, place, axes))
+            self.take_held(item.held, inner, place)
+            value = self.em.value(item.body, inner)
+            if item.keeps:
+                sums.put_stage(inner.code, self.team, place, value)
+            return value
 
-        way = self.freely if is_order_free(kind, node.dtype) else self.in_order
-        return way(_Sum(self, kind, node.dtype), row, count, element)
+        way = self.freely if item.is_free else self.in_order
+        return way(sums, row, count, element)
+
+    def take_held(self, held: Sequence[Expr], region: Region, place: int) -> None:
+        """Values of item ``place`` from where they are staged."""
+        for node in held:
+            region.known[node] = _Sum(self, "", node.dtype).staged(region.code, self.team, place)
 
     def freely(self, sums: _Sum, row: Region, count: int, element: Element) -> int:
         """Any order gives the same bits: each invocation its share, then the shares."""
@@ -113,17 +133,18 @@ class Rows:
         loop, inner = self.strided(row, [(dtype, start)])
         value = element(inner, loop.carried[0])
         self.end(loop, count, [sums.join(inner.code, loop.carried[1], value)])
-        sums.put_stage(row.code, self.team, self.place, loop.carried[1])
+        sums.put_share(row.code, self.team, self.place, loop.carried[1])
         barrier(row.code)
-        adder = Conditional(row.code, Words(row.code).below(self.local, Words(row.code).c(PARTS)))
+        w = Words(row.code)
+        adder = Conditional(row.code, w.below(self.local, w.c(self.parts)))
         team, lane = Words(adder.body).split(self.local, PARTIALS)
-        part = sums.add(adder.body, team, lane, range(0, TEAM, PARTIALS), start)
+        part = sums.add_shares(adder.body, team, lane, start)
         sums.put_parts(adder.body, self.local, part)
         adder.close()
         barrier(row.code)
         if self.several:
             return sums.joined(row.code, self.team)
-        totals = [sums.joined(row.code, Words(row.code).c(team)) for team in range(TEAMS)]
+        totals = [sums.joined(row.code, Words(row.code).c(team)) for team in range(self.teams)]
         total = totals[0]
         for other in totals[1:]:
             total = sums.join(row.code, total, other)
@@ -147,23 +168,25 @@ class Rows:
         self.stage_piece(sums, inside, first, piece, left, element)
         barrier(inside.code)
         part = self.add_piece(sums, inside.code, piece, left, part)
-        writer = Conditional(inside.code, Words(inside.code).below(self.local, s.const(PARTS, U32)))
+        writer = Conditional(
+            inside.code, Words(inside.code).below(self.local, s.const(self.parts, U32))
+        )
         sums.put_parts(writer.body, self.local, part)
         writer.close()
         barrier(inside.code)
         c = Words(pieces.check)
-        following = Words(inside.code).plus(piece, PIECE)
+        following = Words(inside.code).plus(piece, self.spread.piece)
         pieces.close(c.below(piece, c.least(left, c.c(CHUNK))), [following, part])
         w = Words(chunk.code)
         is_first = w.s.test("IEqual", first, w.c(0))
-        for team in range(1 if self.several else TEAMS):
+        for team in range(1 if self.several else self.teams):
             joined = sums.joined(chunk.code, self.team if self.several else w.c(team))
             more = sums.join(chunk.code, total, joined)
             if team == 0:
                 total = w.s.select(sums.dtype, is_first, joined, more)
             else:
                 total = w.s.select(sums.dtype, w.below(w.c(team * CHUNK), left), more, total)
-        following = w.plus(first, CHUNK if self.several else TEAMS * CHUNK)
+        following = w.plus(first, CHUNK if self.several else self.teams * CHUNK)
         outer.close(Words(outer.check).below(first, count), [following, total])
         return outer.carried[1]
 
@@ -175,29 +198,29 @@ class Rows:
         loop, inner = self.strided(region, [])
         item = loop.carried[0]
         if self.several:
-            length = w.least(w.sub(left, piece), w.c(PIECE))
+            length = w.least(w.sub(left, piece), w.c(self.spread.piece))
             value = element(inner, Words(inner.code).add(first, piece, item))
             sums.put_stage(inner.code, self.team, item, value)
             self.end(loop, length, [])
             return
-        chunks = w.least(w.ceildiv(left, CHUNK), w.c(TEAMS))
+        chunks = w.least(w.ceildiv(left, CHUNK), w.c(self.teams))
         v = Words(inner.code)
-        team, place = v.split(item, PIECE)
+        team, place = v.split(item, self.spread.piece)
         at = v.add(v.scaled(team, CHUNK), piece, place)
         present = Conditional(inner.code, v.below(at, left))
         within = Region(present.body, inner)
         value = element(within, Words(within.code).add(first, at))
         sums.put_stage(within.code, team, place, value)
         present.close()
-        self.end(loop, w.scaled(chunks, PIECE), [])
+        self.end(loop, w.scaled(chunks, self.spread.piece), [])
 
     def add_piece(self, sums: _Sum, code: Code, piece: int, left: int, part: int) -> int:
-        """A partial of a team's piece, for the first ``PARTS`` invocations; the others add none."""
+        """A partial of a team's piece, for the first ``parts`` invocations; the others add none."""
         w = Words(code)
         team, lane = w.split(self.local, PARTIALS)
         begin = piece if self.several else w.add(w.scaled(team, CHUNK), piece)
         rest = w.kept(w.below(begin, left), w.sub(left, begin))
-        length = w.kept(w.below(self.local, w.c(PARTS)), w.least(rest, w.c(PIECE)))
+        length = w.kept(w.below(self.local, w.c(self.parts)), w.least(rest, w.c(self.spread.piece)))
         for count in (AT_ONCE, 1):
             reach = PARTIALS * (count - 1)
             loop = StructuredLoop(code, [(w.s.type(U32), lane), (w.s.type(sums.dtype), part)])
@@ -227,47 +250,69 @@ class _Sum:
 
     def joined(self, code: Code, team: int) -> int:
         """The partials of a team."""
-        w = Words(code)
-        base = w.scaled(team, PARTIALS)
-        p0, p1, p2, p3 = (
-            self._get(code, "parts", PARTS, w.plus(base, lane)) for lane in range(PARTIALS)
-        )
+        base = Words(code).scaled(team, PARTIALS)
+        p0, p1, p2, p3 = self._loaded(code, "parts", base, range(PARTIALS))
         return self.join(code, self.join(code, p0, p2), self.join(code, p1, p3))
 
     def add(self, code: Code, team: int, item: int, steps: Sequence[int], part: int) -> int:
         """``part`` with elements ``item + step`` of a team's piece, in order."""
+        return self._added(code, "stage", self._staged(code, team, item), steps, part)
+
+    def add_shares(self, code: Code, team: int, lane: int, part: int) -> int:
         w = Words(code)
-        base = w.add(w.scaled(team, PITCH), item)
-        loaded = [self._get(code, "stage", STAGE, w.plus(base, step)) for step in steps]
-        for value in loaded:
+        base = w.add(w.scaled(team, SHARES), lane)
+        return self._added(code, "shares", base, range(0, TEAM, PARTIALS), part)
+
+    def staged(self, code: Code, team: int, item: int) -> int:
+        return self._get(code, "stage", self._staged(code, team, item))
+
+    def put_stage(self, code: Code, team: int, item: int, value: int) -> None:
+        self._put(code, "stage", self._staged(code, team, item), value)
+
+    def put_share(self, code: Code, team: int, place: int, value: int) -> None:
+        w = Words(code)
+        self._put(code, "shares", w.add(w.scaled(team, SHARES), place), value)
+
+    def put_parts(self, code: Code, at: int, value: int) -> None:
+        self._put(code, "parts", at, value)
+
+    def _staged(self, code: Code, team: int, item: int) -> int:
+        w = Words(code)
+        return w.add(w.scaled(team, self.rows.spread.pitch), item)
+
+    def _added(self, code: Code, name: str, base: int, steps: Sequence[int], part: int) -> int:
+        for value in self._loaded(code, name, base, steps):
             part = self.join(code, part, value)
         return part
 
-    def put_stage(self, code: Code, team: int, item: int, value: int) -> None:
-        w = Words(code)
-        self._put(code, "stage", STAGE, w.add(w.scaled(team, PITCH), item), value)
+    def _loaded(self, code: Code, name: str, base: int, steps: Sequence[int]) -> list[int]:
+        return [self._get(code, name, Words(code).plus(base, step)) for step in steps]
 
-    def put_parts(self, code: Code, at: int, value: int) -> None:
-        self._put(code, "parts", PARTS, at, value)
-
-    def _place(self, code: Code, name: str, length: int, at: int) -> int:
-        io, kind = self.rows.em.io, Scalars(code).type(self.dtype)
-        variables, module = io.shared.variables, io.module
-        key = f"{name}_{'u' if self.dtype.is_integer else 'f'}{8 * max(self.dtype.bytes, 4)}"
+    def _place(self, code: Code, name: str, at: int) -> int:
+        io, kind, rows = self.rows.em.io, Scalars(code).type(self.dtype), self.rows
+        pitch = {"stage": rows.spread.pitch, "shares": SHARES, "parts": PARTIALS}[name]
+        variables, module, length = io.shared.variables, io.module, rows.teams * pitch
+        letter = "u" if self.dtype.is_integer else "f"
+        key = f"{name}_{letter}{8 * max(self.dtype.bytes, 4)}_{length}"
         if key not in variables:
             variables[key] = module.variable("Workgroup", module.array(kind, length))
             module.name(variables[key], key)
         return code.op("AccessChain", module.pointer("Workgroup", kind), variables[key], at)
 
-    def _get(self, code: Code, name: str, length: int, at: int) -> int:
-        return Scalars(code).op("Load", self.dtype, self._place(code, name, length, at))
+    def _get(self, code: Code, name: str, at: int) -> int:
+        return Scalars(code).op("Load", self.dtype, self._place(code, name, at))
 
-    def _put(self, code: Code, name: str, length: int, at: int, value: int) -> None:
-        code.do("Store", self._place(code, name, length, at), value)
+    def _put(self, code: Code, name: str, at: int, value: int) -> None:
+        code.do("Store", self._place(code, name, at), value)
 
 
 def emit_rows(
-    em: Emission, spread: Spread, value: Expr, shared: Sequence[Expr], extents: Sequence[int]
+    em: Emission,
+    spread: Spread,
+    teams: int,
+    value: Expr,
+    shared: Sequence[Expr],
+    extents: Sequence[int],
 ) -> None:
     """The code of a kernel by rows; ``value`` and ``shared`` are in primitive operators.
 
@@ -276,10 +321,11 @@ def emit_rows(
     """
     io, form, root = em.io, spread.kernel, em.io.root
     local = io.input("LocalInvocationId")
-    rows = Rows(em, spread.several, local, *Words(root.code).split(local, TEAM))
+    rows = Rows(em, spread, teams, local, *Words(root.code).split(local, TEAM))
+    passes, held = row_passes(spread, shared, value)
     outer, inner = form.loops[: spread.outer], form.loops[spread.outer :]
     w = Words(root.code)
-    total, together = _product(w, extents[: spread.outer]), TEAMS if spread.several else 1
+    total, together = _product(w, extents[: spread.outer]), teams if spread.several else 1
     start = w.scaled(io.input("WorkgroupId"), together)
     step = w.scaled(io.input("NumWorkgroups"), together)
     loop = StructuredLoop(root.code, [(w.s.type(U32), start)])
@@ -294,14 +340,15 @@ def emit_rows(
     for node in shared:
         # A row's reductions belong to the row, also those that are the same in all of them.
         em.free[node] = em.variables(node) | frozenset(row.names)
-    for node in shared:
-        row.known[node] = rows.reduce(node, row)
+    for item in passes:
+        row.known[item.node] = rows.reduce(item, row)
     count = _product(Words(row.code), extents[spread.outer :])
     if present is not None:
         count = Words(row.code).kept(present, count)
     items, region = rows.strided(row, [])
     axes = [(item.var, extent) for item, extent in zip(inner, extents[spread.outer :], strict=True)]
     region.names.update(rows.decode(region.code, items.carried[0], axes))
+    rows.take_held(held, region, items.carried[0])
     result = em.value(value, region)
     place = emit_index(io, form.offset, region)
     io.store(region.code, 0, place, result)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from rlx_edge.compile.codegen.spirv.emit import emit_module
 from rlx_edge.compile.targets.record import target_fields, target_of
 from rlx_edge.compile.templates.cooperative import cooperative_tile, cooperative_tiles
 from rlx_edge.compile.templates.gpu import MATMUL_WORDS, conv_words
-from rlx_edge.gpu_workers.vulkan import pipelines
+from rlx_edge.gpu_workers.vulkan import physical, pipelines
 from rlx_edge.gpu_workers.vulkan.context import VulkanContext
 from rlx_edge.gpu_workers.vulkan.unit import VulkanUnit
 from rlx_edge.ir.core import Module
@@ -217,3 +218,40 @@ def test_other_precisions_are_refused(matrices: str) -> None:
     assert caught.value.code == "precision.device"
     offered = "fixed, relaxed, fp16" if matrices else "fixed, relaxed"
     assert f"found tf32; allowed: {offered}" in str(caught.value)
+
+
+LISTED = """
+16 16 16 0 0 0 0
+16 8 16 0 0 0 0
+16 8 8 0 0 0 0
+16 8 16 0 0 1 1
+16 16 16 0 0 1 1
+16 8 8 0 0 1 1
+16 16 32 7 7 9 9
+16 16 32 3 3 5 5
+16 8 32 7 7 9 9
+16 16 16 1000141000 1000141000 1 1
+"""
+"""What an NVIDIA H200 lists (driver 580): sizes, component types; all at subgroup scope."""
+
+
+def listed(line: str, scope: int = 3) -> SimpleNamespace:
+    names = ("MSize", "NSize", "KSize", "AType", "BType", "CType", "ResultType")
+    sizes_and_types = map(int, line.split())
+    return SimpleNamespace(**dict(zip(names, sizes_and_types, strict=True)), scope=scope)
+
+
+def test_the_largest_matrices_of_f16_with_f32_sums_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [listed(line) for line in LISTED.strip().splitlines()]
+    found = physical.Subgroups(32, 32, asked=False)
+
+    def told(rows: Sequence[SimpleNamespace], subgroups: physical.Subgroups | None) -> str:
+        monkeypatch.setattr(physical, "_matrix_rows", lambda handle: rows)
+        return physical.matrices_of(None, subgroups)
+
+    assert told(rows, found) == H200.matrices
+    assert told(rows[3:4], found) == "16x8x16@32"
+    assert told([listed("16 16 16 0 0 1 1", scope=2)], found) == ""
+    assert told(rows[6:], found) == told(rows, None) == ""

@@ -38,7 +38,7 @@ def waiting(launches: Sequence[Launch], buffers: Sequence[Buffer], boundary: int
 def side_by_side(waits: Sequence[bool]) -> Iterator[tuple[int, int]]:
     """First and last launch of each stretch that runs together."""
     starts = [number for number, waiting in enumerate(waits) if waiting]
-    for start, end in zip(starts, [*starts, len(waits)][1:], strict=True):
+    for start, end in pairwise([*starts, len(waits)]):
         yield start, end - 1
 
 

@@ -12,6 +12,7 @@ from rlx_edge.compile.codegen.spirv.emit_rows import emit_rows, row_teams
 from rlx_edge.compile.codegen.spirv.interface import Interface, Shared, check_device
 from rlx_edge.compile.codegen.spirv.region import Region, StructuredLoop
 from rlx_edge.compile.codegen.spirv.scalar_table import Scalars
+from rlx_edge.compile.codegen.spirv.words import Words
 from rlx_edge.compile.targets.vulkan import VulkanTarget
 from rlx_edge.compile.workgroups import FLAT_THREADS, TEAM, spread
 from rlx_edge.ir.expression import walk
@@ -92,11 +93,10 @@ def _positions(
     loop: StructuredLoop, loops: Sequence[Loop], extents: Sequence[int]
 ) -> dict[str, int]:
     """Loop variables from the flattened position, the innermost fastest."""
-    s, place = Scalars(loop.body), loop.carried[0]
+    w, place = Words(loop.body), loop.carried[0]
     names: dict[str, int] = {}
     for position in range(len(loops) - 1, 0, -1):
-        names[loops[position].var] = s.op("UMod", U32, place, extents[position])
-        place = s.op("UDiv", U32, place, extents[position])
+        place, names[loops[position].var] = w.divided(place, extents[position])
     names[loops[0].var] = place
     return names
 

@@ -214,6 +214,11 @@ def _packed(sizes: tuple[Dim, Dim, Dim, Dim], strides: tuple[Dim, Dim], precisio
     )
 
 
-_TILED = offers(candidates, precisions)
+def has_packed_kernels(precision: str) -> bool:
+    """Whether contractions run on matrix units, which take four channels of an image at once."""
+    return precision in (TF32, FP16)
+
+
+_TILED = offers(candidates, precisions, has_packed_kernels)
 OFFERS = replace(_TILED, claims={**_TILED.claims, "rlxc::attention": claim_attention})
 """What CUDA offers."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from rlx_edge.compile.epilogue_access import BATCH_CHANNEL
+from rlx_edge.compile.loops import lower_expression
 from rlx_edge.compile.physical import LANES, Physical
 from rlx_edge.compile.select import (
     Claim,
@@ -175,11 +176,14 @@ def _is_ready(value: Value) -> bool:
 
 
 def _operands(
-    epilogue: Epilogue, pack: Pack | None = None, other: Pack | None = None
+    epilogue: Epilogue,
+    pack: Pack | None = None,
+    other: Pack | None = None,
+    first: Pack | None = None,
 ) -> tuple[ClaimOperand, ...]:
     extras = (ClaimOperand(slot) for slot in epilogue.operands)
     again = () if other is None else (ClaimOperand(1, other),)
-    return (ClaimOperand(0), ClaimOperand(1, pack), *extras, *again)
+    return (ClaimOperand(0, first), ClaimOperand(1, pack), *extras, *again)
 
 
 def _claim_conv(
@@ -190,6 +194,7 @@ def _claim_conv(
     target: Target,
     *,
     tiling: Tiling,
+    blocks: Callable[[str], bool],
 ) -> Claim | None:
     x, w = operands[:2]
     if not w.is_plain or not all(dim.is_constant for dim in w.type.shape):
@@ -207,6 +212,9 @@ def _claim_conv(
         (x.is_blocked and inner % LANES) or (result.is_blocked and per_group % LANES)
     ):
         return None
+    image_pack: Pack | None = None
+    if groups == 1 and not x.is_blocked and blocks(precision_of(op)):
+        x, image_pack = _in_blocks(x)
     rows, columns = w.type.shape[2].value, w.type.shape[3].value
     tile = choose_gpu_tile(per_group)
     config = _conv_config(x, result, rows, columns)
@@ -232,7 +240,7 @@ def _claim_conv(
     ((kernel, workgroups), *others), *alternatives = ways.parts
     return Claim(
         kernel,
-        _operands(epilogue, ways.weights or _weight_pack(w.type, groups), ways.again),
+        _operands(epilogue, ways.weights or _weight_pack(w.type, groups), ways.again, image_pack),
         ways.scratch,
         conv_arguments(x, result, geometry, epilogue.kinds, full_storage(epilogue, operands)),
         result.type.size * inner * rows * columns * 2,
@@ -240,6 +248,15 @@ def _claim_conv(
         tuple(others),
         tuple(tuple(parts) for parts in alternatives),
     )
+
+
+def _in_blocks(x: Physical) -> tuple[Physical, Pack]:
+    """An image in planes as blocks of channels, its border with it."""
+    whole = TensorType(x.type.dtype, x.extents)
+    blocked = Physical(whole, "NCHW4c")
+    place = [index(symbol(f"_i{axis}")) for axis in range(whole.rank)]
+    (nest,) = lower_expression(load(0, whole.dtype, place), blocked, [Physical(whole)])
+    return Physical(x.type, "NCHW4c", x.border), Pack(nest.kernel, blocked.nbytes)
 
 
 def _conv_config(
@@ -335,10 +352,21 @@ def takes_epilogue(expression: Expr) -> bool:
     )
 
 
-def offers(tiling: Tiling, precisions: Callable[[Any], Sequence[str]] = only_fixed) -> Offers:
-    """The contractions of a GPU whose kernels ``tiling`` chooses."""
+def never(precision: str) -> bool:
+    """Images are read as they lie."""
+    del precision
+    return False
+
+
+def offers(
+    tiling: Tiling,
+    precisions: Callable[[Any], Sequence[str]] = only_fixed,
+    blocks: Callable[[str], bool] = never,
+) -> Offers:
+    """The contractions of a GPU whose kernels ``tiling`` chooses; ``blocks`` says in which
+    precisions a convolution gets an image that lies in planes as blocks of channels."""
     claims: dict[str, MakeClaim] = {
         "rlxc::matmul": partial(_claim_matmul, tiling=tiling),
-        "rlxc::conv2d": partial(_claim_conv, tiling=tiling),
+        "rlxc::conv2d": partial(_claim_conv, tiling=tiling, blocks=blocks),
     }
     return Offers(claims, takes_epilogue, precisions)

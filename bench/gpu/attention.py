@@ -15,7 +15,8 @@ from bench.gpu.peaks import Peaks
 from bench.gpu.peers import captured, set_precision
 from bench.gpu.timing import Work, interleave
 from bench.timing import Times
-from rlx_edge.compile.pipeline import NATIVE_PIPELINE, run_passes
+from rlx_edge.compile.pipeline import NATIVE_PIPELINE, run_passes, with_options
+from rlx_edge.compile.workgroups import REDUCTIONS
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.parser import parse_module
 
@@ -97,6 +98,7 @@ def measure_attention(peaks: Peaks, rounds: int) -> Iterator[AttentionRow]:
 def parts_of(module: Module, precision: str) -> Module:
     """The module placed with its parts apart, each in ``precision``."""
     pipeline = NATIVE_PIPELINE.format(device=f"cuda:0,precision={precision}")
+    pipeline = with_options(pipeline, "fuse", reductions=REDUCTIONS)
     return run_passes(module, pipeline)
 
 

@@ -14,6 +14,7 @@ import pytest
 from rlx_edge import InferenceSession
 from rlx_edge.compile import CompiledModule, compile_module, workgroups
 from rlx_edge.compile.lower import lower
+from rlx_edge.compile.pipeline import native_pipeline, run_passes, with_options
 from rlx_edge.compile.targets.cuda import CudaTarget
 from rlx_edge.compile.targets.target import Target
 from rlx_edge.compile.targets.vulkan import VulkanTarget
@@ -22,6 +23,7 @@ from rlx_edge.ir.dims import as_dim, symbol
 from rlx_edge.ir.expression import load, reduce
 from rlx_edge.ir.kernel import Loop, LoopKernel, generalize
 from rlx_edge.ir.parser import parse_module
+from rlx_edge.ir.printer import print_module
 from rlx_edge.ir.types import F32
 from tests.cuda_host import HostCudaUnit, HostModule, code_of
 from tests.cuda_programs import run_program, same_bits
@@ -123,6 +125,17 @@ def test_vulkan_has_the_bits(expected: list[list[Array]]) -> None:
             assert [same_bits(a, b) for a, b in zip(found, wanted, strict=True)] == [
                 True for _ in wanted
             ], size
+
+
+def test_webassembly_runs_the_same_ir(expected: list[list[Array]]) -> None:
+    """Its pipeline does not ask for rows, but a text that has them is its own as well."""
+    pipeline = with_options(native_pipeline("wasm:0"), "fuse", reductions=workgroups.REDUCTIONS)
+    text = print_module(run_passes(parse_module(TEXT), pipeline))
+    assert text.count("fused_rows_") == 4
+    with InferenceSession(text.encode()) as session:
+        for size, wanted in zip(SIZES, expected, strict=True):
+            found = session.run(None, feeds_of(*size))
+            assert all(map(same_bits, found, wanted)), size
 
 
 def test_time_of_a_row_grows_with_its_length() -> None:

@@ -46,6 +46,7 @@ SHIM = r"""
 #define __shared__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(x) __attribute__((aligned(x)))
 struct dim3 { unsigned x = 1, y = 1, z = 1; };
 struct __align__(16) float4 { float x, y, z, w; };
@@ -107,7 +108,7 @@ static float part_of(unsigned word, int at, bool halves)
 static unsigned a_open[1024][4], b_open[1024][2];
 static void multiply(float* d, const unsigned* a, const unsigned* b, bool halves)
 {
-  const unsigned me = threadIdx.x, warp = me / 32 * 32, group = me % 32 / 4, member = me % 4;
+  const unsigned me = current, warp = me / 32 * 32, group = me % 32 / 4, member = me % 4;
   memcpy(a_open[me], a, sizeof a_open[me]);
   memcpy(b_open[me], b, sizeof b_open[me]);
   __syncthreads();
@@ -132,6 +133,37 @@ static void copy_four(void* to, const void* from, bool there)
 }
 static void close_copies() {}
 template <int groups> static void wait_copies() {}
+// A workgroup of a cluster has shared memory of its own.
+static unsigned cluster_size = 1;
+static const unsigned MOST = 16;
+template <int count> static unsigned (*all_words())[count]
+{
+  static __align__(16) unsigned words[MOST][count];
+  return words;
+}
+static char* own_words;
+static size_t words_size;
+template <int count> static unsigned* shared_words()
+{
+  own_words = (char*)all_words<count>();
+  words_size = sizeof(unsigned) * count;
+  return all_words<count>()[blockIdx.x % cluster_size];
+}
+static unsigned arrived, meetings;
+static void join_cluster()
+{
+  const unsigned now = meetings;
+  if (++arrived == fibers.size()) {
+    arrived = 0;
+    ++meetings;
+  }
+  while (meetings == now) __syncthreads();
+}
+static float4 of_peer(const float* at, int peer)
+{
+  const size_t offset = ((const char*)at - own_words) % words_size;
+  return *(const float4*)(own_words + peer * words_size + offset);
+}
 static int turn(int row) { return row / 2 % 2 * 2 + row / 4 % 2; }
 static void multiply_tf32(float* d, const unsigned* a, const unsigned* b)
 {
@@ -145,7 +177,7 @@ static void multiply_fp16(float* d, const unsigned* a, const unsigned* b)
 static const unsigned short* rows_open[1024];
 static void load_turned(unsigned* into, const unsigned short* row)
 {
-  const unsigned me = threadIdx.x, warp = me / 32 * 32, group = me % 32 / 4, member = me % 4;
+  const unsigned me = current, warp = me / 32 * 32, group = me % 32 / 4, member = me % 4;
   rows_open[me] = row;
   __syncthreads();
   for (int tile = 0; tile < 4; ++tile) {
@@ -189,8 +221,9 @@ static float lanes_sum(float x, unsigned lanes)
 static void __syncwarp() { __syncthreads(); }
 static float power_of_two(float x) { return exp2f(x); }
 
-static void run_group(unsigned threads, bool together)
+static void run_group(unsigned each, bool together)
 {
+  const unsigned first_block = blockIdx.x, threads = each * cluster_size;
   if (!together) {
     for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) body(argument);
     return;
@@ -213,7 +246,8 @@ static void run_group(unsigned threads, bool together)
     running = false;
     for (current = 0; current < threads; ++current) {
       if (ended[current]) continue;
-      threadIdx.x = current;
+      threadIdx.x = current % each;
+      blockIdx.x = first_block + current / each;
       if (_setjmp(home.at) == 0) {
         if (first) setcontext(&fibers[current]);
         _longjmp(places[current].at, 1);
@@ -222,10 +256,11 @@ static void run_group(unsigned threads, bool together)
     }
     first = false;
   }
+  blockIdx.x = first_block;
 }
 template <typename Kernel, typename Words>
-static void run(Kernel kernel, unsigned threads, bool together, unsigned groups, char* arena,
-                const int* data)
+static void run(Kernel kernel, unsigned threads, bool together, unsigned cluster, unsigned groups,
+                char* arena, const int* data)
 {
   struct Call { Kernel kernel; char* arena; Words words; } call{kernel, arena, {}};
   memcpy(&call.words, data, sizeof(Words));
@@ -233,7 +268,9 @@ static void run(Kernel kernel, unsigned threads, bool together, unsigned groups,
   body = [](void* at) { Call* c = (Call*)at; c->kernel(c->arena, c->words); };
   gridDim.x = groups;
   blockDim.x = threads;
-  for (blockIdx.x = 0; blockIdx.x < groups; ++blockIdx.x) run_group(threads, together);
+  cluster_size = cluster;
+  for (blockIdx.x = 0; blockIdx.x < groups; blockIdx.x += cluster) run_group(threads, together);
+  cluster_size = 1;
 }
 """
 
@@ -289,10 +326,12 @@ def _dispatcher(code: Code, number: int, text: str) -> str:
         assert match is not None
         waits = "__syncthreads" in match[0] or "__shared__" in match[0]
         together = "true" if waits else "false"
+        found = re.search(rf"__cluster_dims__\((\d+)[^\n]*\n{entry.name}\(", text)
+        cluster = found[1] if found else "1"
         name, words = f"p{number}::{entry.name}", f"p{number}::K{position}"
         lines.append(
             f"    case {position}: run<decltype(&{name}), {words}>"
-            f"(&{name}, {entry.threads}, {together}, groups, arena, words); break;"
+            f"(&{name}, {entry.threads}, {together}, {cluster}, groups, arena, words); break;"
         )
     return "\n".join([*lines, "  }", "}", ""])
 

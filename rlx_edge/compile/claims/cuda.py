@@ -26,7 +26,7 @@ from rlx_edge.compile.templates.channels_last import (
     wide,
 )
 from rlx_edge.compile.templates.mma import MMA_TILES
-from rlx_edge.compile.templates.mma_packed import PACKED_TILES, PackedTile, split_count
+from rlx_edge.compile.templates.mma_packed import CLUSTERED, PACKED_TILES, PackedTile, split_count
 from rlx_edge.compile.workgroups import FLAT_THREADS
 from rlx_edge.ir.attributes import FIXED, FP16, RELAXED, TF32
 from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, ceildiv, dim_max, dim_min, product
@@ -110,22 +110,25 @@ class _Split:
 def _packed_ways(
     tiled: Tiled, template: str, config: Config, split: _Split
 ) -> tuple[list[list[Part]], Dim]:
-    """A way for each tile and one whose sums are split, as far as there are few workgroups; and the
-    bytes of scratch memory of that."""
+    """A way for each tile, and ways whose sums are split, for few outputs: between the workgroups
+    of a cluster, and in scratch memory, whose bytes are the second result."""
 
-    def part(tile: PackedTile, is_split: bool) -> Part:
-        kernel = tiled.kernel(template, {**config, "tile": tile.name, "split": is_split})
-        if is_split:
-            kernel = replace(kernel, epilogue=None)
+    def part(tile: PackedTile, shares: str) -> Part:
+        kernel = tiled.kernel(template, {**config, "tile": tile.name, "split": shares})
         return kernel, tiled.groups(tile.rows, tile.columns)
 
-    ways = [[part(tile, False)] for tile in PACKED_TILES]
-    kernel, tiles = part(PACKED_TILES[0], True)
+    ways = [[part(tile, "")] for tile in PACKED_TILES]
+    if tiled.target.limits.clusters:
+        for size in CLUSTERED:
+            kernel, tiles = part(PACKED_TILES[0], str(size))
+            ways.append([(kernel, tiles * size)])
+    kernel, tiles = part(PACKED_TILES[0], SCRATCH)
     count = split_count(tiles, split.fours)
     few = dim_min(count - 1, 1)
     finish, groups = split.finish
-    parts: list[Part] = [(kernel, tiles * count * few), (finish, groups * few)]
-    return [*ways, [*parts, *_instead(ways[0], few)]], split.elements * 4 * count * few
+    parts: list[Part] = [(replace(kernel, epilogue=None), tiles * count * few)]
+    parts += [(finish, groups * few), *_instead(ways[0], few)]
+    return [*ways, parts], split.elements * 4 * count * few
 
 
 # ---- convolutions ------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ class Limits:
     half: bool = True
     bfloat16: bool = False
     asynchronous_copy: bool = False
+    clusters: bool = False
+    """Whether workgroups of a cluster can read each other's shared memory."""
 
 
 ARCHITECTURES: Mapping[str, Limits] = {
@@ -39,7 +41,7 @@ ARCHITECTURES: Mapping[str, Limits] = {
     "sm_80": Limits(49152, 167936, 65536, 255, 1024, 2048, 32, True, True, True),
     "sm_86": Limits(49152, 102400, 65536, 255, 1024, 1536, 16, True, True, True),
     "sm_89": Limits(49152, 102400, 65536, 255, 1024, 1536, 24, True, True, True),
-    "sm_90": Limits(49152, 233472, 65536, 255, 1024, 2048, 32, True, True, True),
+    "sm_90": Limits(49152, 233472, 65536, 255, 1024, 2048, 32, True, True, True, True),
 }
 
 

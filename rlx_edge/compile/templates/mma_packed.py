@@ -75,6 +75,8 @@ def weight_words(precision: str) -> int:
     return ROUND // 2 if precision == FP16 else ROUND
 
 
+CLUSTERED = (4, 8)
+"""Workgroups of a cluster that share out the sums of the first tile."""
 PACKED_TILES = (
     PackedTile(64, 64, 32, 32, 4, 3),
     PackedTile(128, 64, 64, 32, 3, 3),

@@ -43,7 +43,7 @@ def emit_result(kernel: TemplateKernel, head: str) -> str:
     """The result from scratch memory, of the parts of its sums if they are split, after the
     epilogue."""
     options = dict(kernel.config)
-    splits = ONE_SPLIT
+    splits = fill(ONE_SPLIT, {"cluster": 1})
     if options["tile"]:
         tile = packed_tile(str(options["tile"]))
         taps = int(options["rows"]) * int(options["columns"])

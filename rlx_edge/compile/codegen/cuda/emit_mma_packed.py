@@ -9,6 +9,10 @@ from rlx_edge.compile.codegen.cuda.emit_epilogue import epilogue_lines, fours_of
 from rlx_edge.compile.codegen.cuda.mma_packed_text import (
     AHEAD,
     B_PLACES,
+    CLUSTER_CONV,
+    CLUSTER_CONV_STEP,
+    CLUSTER_MATMUL,
+    CLUSTER_MATMUL_STEP,
     CONV,
     CONV_NEAR,
     CONV_STEP,
@@ -37,7 +41,7 @@ from rlx_edge.compile.codegen.cuda.template_parts import (
     pointers,
 )
 from rlx_edge.compile.epilogue_access import CHANNEL, FULL, SCALAR
-from rlx_edge.compile.templates.channels_last import WEIGHTS, lanes
+from rlx_edge.compile.templates.channels_last import SCRATCH, WEIGHTS, lanes
 from rlx_edge.compile.templates.gpu import BLOCKED, matmul_slots
 from rlx_edge.compile.templates.mma_packed import (
     LEAST_ROUNDS,
@@ -68,7 +72,9 @@ def packed_blocks(kernel: TemplateKernel) -> int:
 
 def emit_packed_conv(kernel: TemplateKernel, head: str) -> str:
     """A convolution as a product of pixels by taps, or parts of its sums for ``emit_result``."""
-    split = bool(kernel.option("split"))
+    clustered = _cluster(kernel) > 1
+    step = CLUSTER_CONV_STEP if clustered else CONV_STEP
+    finish = fill(FINISH, {"store": conv_store(kernel, IN_STEP)})
     values = {
         "taps": int(kernel.option("rows")) * int(kernel.option("columns")),
         "kernel_columns": kernel.option("columns"),
@@ -78,16 +84,16 @@ def emit_packed_conv(kernel: TemplateKernel, head: str) -> str:
         "a_quad": "(threadIdx.x / $rows + i * $a_step)",
         "a_step": packed_threads(kernel) // packed_tile(str(kernel.option("tile"))).rows,
         "weights": "b",
-        "at_step": CONV_STEP,
-        "ahead": "" if split else _ahead(kernel, conv_full_place(kernel), CONV_STEP),
-        "finish": KEEP if split else fill(FINISH, {"store": conv_store(kernel, IN_STEP)}),
+        **_ending(kernel, step, conv_full_place(kernel), finish),
     }
-    return _filled(kernel, head, CONV, values)
+    return _filled(kernel, head, CLUSTER_CONV if clustered else CONV, values)
 
 
 def emit_packed_matmul(kernel: TemplateKernel, head: str) -> str:
     """A product of a matrix by packed weights, or parts of its sums for ``emit_parts``."""
-    split, fours = bool(kernel.option("split")), bool(kernel.option("b_vectors"))
+    clustered = _cluster(kernel) > 1
+    step = CLUSTER_MATMUL_STEP if clustered else MATMUL_STEP
+    place = "row * n + column" if kernel.option("b_vectors") else ""
     values = {
         "taps": 1,
         "near": MATMUL_NEAR,
@@ -96,11 +102,22 @@ def emit_packed_matmul(kernel: TemplateKernel, head: str) -> str:
         "a_quad": "threadIdx.x % 4",
         "a_step": packed_threads(kernel) // 4,
         "weights": "weights",
-        "at_step": MATMUL_STEP,
-        "ahead": "" if split or not fours else _ahead(kernel, "row * n + column", MATMUL_STEP),
-        "finish": KEEP if split else TOTAL + _matmul_store(kernel, IN_STEP),
+        **_ending(kernel, step, place, TOTAL + _matmul_store(kernel, IN_STEP)),
     }
-    return _filled(kernel, head, MATMUL, values)
+    return _filled(kernel, head, CLUSTER_MATMUL if clustered else MATMUL, values)
+
+
+def _ending(kernel: TemplateKernel, step: str, place: str, finish: str) -> dict[str, str]:
+    """What follows the sums of ``step``; ``place`` as in ``_ahead``."""
+    if kernel.option("split") == SCRATCH:
+        return {"at_step": step, "ahead": "", "finish": KEEP}
+    return {"at_step": step, "ahead": _ahead(kernel, place, step), "finish": finish}
+
+
+def _cluster(kernel: TemplateKernel) -> int:
+    """Workgroups of a cluster."""
+    split = str(kernel.option("split"))
+    return int(split) if split.isdigit() else 1
 
 
 def emit_parts(kernel: TemplateKernel, head: str) -> str:
@@ -166,12 +183,18 @@ def _matmul_store(kernel: TemplateKernel, fours: str) -> str:
 def _filled(kernel: TemplateKernel, head: str, text: str, values: Mapping[str, object]) -> str:
     """``text`` with the numbers of tile and precision, which ``values`` may mention."""
     precision = str(kernel.option("precision"))
-    numbers = _numbers(packed_tile(str(kernel.option("tile"))), precision)
+    cluster = _cluster(kernel)
+    if cluster > 1:
+        bounds = "__launch_bounds__"
+        head = head.replace(bounds, f"__cluster_dims__({cluster}, 1, 1) {bounds}", 1)
+    numbers = _numbers(packed_tile(str(kernel.option("tile"))), precision, cluster)
     numbers |= {name: value for name, value in values.items() if not isinstance(value, str)}
     pieces = {
         "head": head,
         "pointers": pointers((*matmul_slots(kernel.extras), *_behind(kernel))),
-        "splits": split_text() if kernel.option("split") else ONE_SPLIT,
+        "splits": split_text() if kernel.option("split") == SCRATCH else ONE_SPLIT,
+        "split_of": "tile % splits" if cluster > 1 else "tile / tile_count",
+        "outputs_of": "tile / splits" if cluster > 1 else "tile",
         "step": STEPS[precision],
         "b_place": B_PLACES[precision],
         **{name: value for name, value in values.items() if isinstance(value, str)},
@@ -183,9 +206,11 @@ def _behind(kernel: TemplateKernel) -> tuple[str, ...]:
     return (WEIGHTS,) if len(kernel.buffers) == 5 + len(kernel.extras) else ()
 
 
-def _numbers(tile: PackedTile, precision: str) -> dict[str, object]:
+def _numbers(tile: PackedTile, precision: str, cluster: int) -> dict[str, object]:
     half = precision == FP16
     threads, join = tile.threads, tile.join(precision)
+    if cluster > 1:
+        join = tile.warp_rows // 16
     join_rows = tile.join_rows(join)
     b_quads = weight_words(precision) // 4
     return {
@@ -208,5 +233,6 @@ def _numbers(tile: PackedTile, precision: str) -> dict[str, object]:
         "b_step": threads // b_quads,
         "join": join,
         "join_rows": join_rows,
-        "steps": join_rows * tile.columns // 4 // threads,
+        "steps": join_rows * tile.columns // 4 // threads // cluster,
+        "cluster": cluster,
     }

@@ -13,7 +13,7 @@ from __future__ import annotations
 START = """\
 $head
 {
-  __shared__ __align__(16) unsigned tiles[$shared_words];
+  unsigned* const tiles = shared_words<$shared_words>();
 $pointers\
 """
 CONV_SIZES = """\
@@ -39,10 +39,10 @@ $splits\
   const int warp_column = warp % ($columns / $warp_columns) * $warp_columns;
   const int b_row = threadIdx.x / $b_quads, b_quad = threadIdx.x % $b_quads;
   for (int tile = blockIdx.x; tile < tile_count * splits; tile += gridDim.x) {
-    const int column_first = tile % column_tiles * $columns;
-    const int row_first = tile / column_tiles % row_tiles * $rows;
-    const int slice = tile / column_tiles / row_tiles % slices;
-    const int split = tile / tile_count;
+    const int split = $split_of, outputs = $outputs_of;
+    const int column_first = outputs % column_tiles * $columns;
+    const int row_first = outputs / column_tiles % row_tiles * $rows;
+    const int slice = outputs / column_tiles / row_tiles % slices;
     const int split_rounds = (all_rounds + splits - 1) / splits, first = split * split_rounds;
     const int rounds = lesser_integer<int>(split_rounds, all_rounds - first);
 """
@@ -129,10 +129,12 @@ $step\
     wait_copies<0>();
     __syncthreads();
     float* const sums = (float*)tiles;
+"""
+CHUNKS = """\
     #pragma unroll
     for (int chunk = 0; chunk < $m_tiles; chunk += $join) {
 """
-SUMS = """\
+WRITE_SUMS = """\
       #pragma unroll
       for (int i = 0; i < $join; ++i)
         #pragma unroll
@@ -146,6 +148,8 @@ SUMS = """\
             *(float2*)to = make_float2(from[0], from[1]);
           }
         }
+"""
+OWN_SUMS = """\
       __syncthreads();
       #pragma unroll
       for (int step = 0; step < $steps; ++step) {
@@ -184,10 +188,53 @@ $fours\
       }
 """
 """Operands of the output's shape are read before the sums are there."""
-CONV = START + CONV_SIZES + WALK + CONV_PLACE + ROUNDS + CONV_STEPS + "$ahead" + SUMS
-MATMUL = START + MATMUL_SIZES + WALK + MATMUL_PLACE + ROUNDS + "$ahead" + SUMS
+CLUSTER_SUMS = """\
+      join_cluster();
+      #pragma unroll
+      for (int step = 0; step < $steps; ++step) {
+$at_step\
+        if (row >= rows || column >= n) continue;
+        const float* const here = sums + at_row * ($columns + 4) + at_column;
+        float4 four_sums = of_peer(here, 0);
+        #pragma unroll
+        for (int peer = 1; peer < splits; ++peer) {
+          const float4 next = of_peer(here, peer);
+          four_sums = make_float4(four_sums.x + next.x, four_sums.y + next.y,
+              four_sums.z + next.z, four_sums.w + next.w);
+        }
+$finish\
+      }
+      join_cluster();
+    }
+  }
+}
+"""
+"""The workgroups of a cluster have parts of the same sums; each adds up some of them."""
+ONE_CHUNK = """\
+    {
+      const int chunk = 0;
+"""
+CLUSTER_CONV_STEP = """\
+        const int item = (split * $steps + step) * $threads + threadIdx.x;
+        const int at_row = item % $rows, at_column = item / $rows * 4;
+        const int row = row_first + at_row, column = column_first + at_column;
+        const int x = row % width, y = row / width % height, image = row / width / height;
+"""
+CLUSTER_MATMUL_STEP = """\
+        const int item = (split * $steps + step) * $threads + threadIdx.x;
+        const int at_row = item / ($columns / 4), at_column = item % ($columns / 4) * 4;
+        const int row = row_first + at_row, column = column_first + at_column;
+"""
+_CONV = START + CONV_SIZES + WALK + CONV_PLACE + ROUNDS
+_MATMUL = START + MATMUL_SIZES + WALK + MATMUL_PLACE + ROUNDS
+_OWN = "$ahead" + WRITE_SUMS + OWN_SUMS
+_CLUSTER = ONE_CHUNK + "$ahead" + WRITE_SUMS + CLUSTER_SUMS
+CONV = _CONV + CHUNKS + CONV_STEPS + _OWN
+MATMUL = _MATMUL + CHUNKS + _OWN
+CLUSTER_CONV = _CONV + _CLUSTER
+CLUSTER_MATMUL = _MATMUL + _CLUSTER
 ONE_SPLIT = """\
-  const int splits = 1;
+  const int splits = $cluster;
 """
 SPLITS = """\
   const int splits = greater_integer<int>(

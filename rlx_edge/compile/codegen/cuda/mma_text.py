@@ -65,6 +65,30 @@ static __device__ __forceinline__ void wait_copies()
 {
   asm volatile("cp.async.wait_group %0;" :: "n"(groups) : "memory");
 }
+// The shared memory of a workgroup.
+template <int count>
+static __device__ __forceinline__ unsigned* shared_words()
+{
+  __shared__ __align__(16) unsigned words[count];
+  return words;
+}
+// Until all workgroups of a cluster are here; what they wrote to shared memory is there.
+static __device__ __forceinline__ void join_cluster()
+{
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// What another workgroup of the cluster has at this place of its shared memory.
+static __device__ __forceinline__ float4 of_peer(const float* at, int peer)
+{
+  unsigned there;
+  float4 four;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(at)), "r"(peer));
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+      : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w) : "r"(there) : "memory");
+  return four;
+}
 // Where a row of shared memory has its first four words, in fours; neighbours differ.
 static __device__ __forceinline__ int turn(int row) { return row / 2 % 2 * 2 + row / 4 % 2; }
 """

@@ -32,6 +32,9 @@ Element: TypeAlias = Callable[[Region, int], int]
 """``element(region, item)``: the value of element ``item``, computed in ``region``."""
 SHARES = TEAM + PARTIALS
 """Elements between the shares of two teams."""
+Items: TypeAlias = Callable[[Sequence[Region], Sequence[int], list[int]], list[int]]
+ITEMS_AT_ONCE = 4
+"""Items of an invocation whose operands are loaded before the first of them is stored."""
 AT_ONCE = 8
 """Elements of a partial that are loaded before the first of them is added."""
 
@@ -77,19 +80,28 @@ class Rows:
     def parts(self) -> int:
         return PARTIALS * self.teams
 
-    def strided(
-        self, region: Region, carried: list[tuple[DType, int]]
-    ) -> tuple[StructuredLoop, Region]:
-        """Items of this invocation; ``end`` closes the loop."""
-        s = Scalars(region.code)
-        starts = [(s.type(U32), self.first), *((s.type(t), v) for t, v in carried)]
-        loop = StructuredLoop(region.code, starts)
-        return loop, Region(loop.body, region)
+    def each_item(
+        self, region: Region, count: int, carried: Sequence[tuple[DType, int]], emit: Items
+    ) -> list[int]:
+        """Items of this invocation, a few at once and then one by one; what ``carried`` became.
 
-    def end(self, loop: StructuredLoop, count: int, following: Sequence[int]) -> None:
-        item = loop.carried[0]
-        step = Words(loop.body).plus(item, self.width)
-        loop.close(Words(loop.check).below(item, count), [step, *following])
+        ``emit(regions, items, values)`` writes the code for some items, each with a region of its
+        own, and gives the carried values that follow.
+        """
+        types = [dtype for dtype, _ in carried]
+        values, item = [value for _, value in carried], self.first
+        for number in (ITEMS_AT_ONCE, 1):
+            s = Scalars(region.code)
+            starts = [(s.type(U32), item), *zip(map(s.type, types), values, strict=True)]
+            loop = StructuredLoop(region.code, starts)
+            item, *values = loop.carried
+            w, check = Words(loop.body), Words(loop.check)
+            items = [w.plus(item, place * self.width) for place in range(number)]
+            following = emit([Region(loop.body, region) for _ in items], items, values)
+            last = check.plus(item, (number - 1) * self.width)
+            step = w.plus(item, number * self.width)
+            loop.close(check.below(last, count), [step, *following])
+        return values
 
     def decode(self, code: Code, item: int, axes: Sequence[tuple[str, int]]) -> dict[str, int]:
         """Variables from a row-major item."""
@@ -114,26 +126,32 @@ class Rows:
         def element(inner: Region, place: int) -> int:
             inner.names.update(self.decode(inner.code, place, axes))
             self.take_held(item.held, inner, place)
-            value = self.em.value(item.body, inner)
-            if item.keeps:
-                sums.put_stage(inner.code, self.team, place, value)
-            return value
+            return self.em.value(item.body, inner)
 
-        way = self.freely if item.is_free else self.in_order
-        return way(sums, row, count, element)
+        if item.is_free:
+            return self.freely(sums, row, count, element, item.keeps)
+        return self.in_order(sums, row, count, element)
 
     def take_held(self, held: Sequence[Expr], region: Region, place: int) -> None:
         """Values of item ``place`` from where they are staged."""
         for node in held:
             region.known[node] = _Sum(self, "", node.dtype).staged(region.code, self.team, place)
 
-    def freely(self, sums: _Sum, row: Region, count: int, element: Element) -> int:
+    def freely(self, sums: _Sum, row: Region, count: int, element: Element, keeps: bool) -> int:
         """Any order gives the same bits: each invocation its share, then the shares."""
-        dtype, start = sums.dtype, sums.start(row.code)
-        loop, inner = self.strided(row, [(dtype, start)])
-        value = element(inner, loop.carried[0])
-        self.end(loop, count, [sums.join(inner.code, loop.carried[1], value)])
-        sums.put_share(row.code, self.team, self.place, loop.carried[1])
+        start = sums.start(row.code)
+
+        def join(regions: Sequence[Region], items: Sequence[int], share: list[int]) -> list[int]:
+            (total,), code = share, regions[0].code
+            values = [element(*pair) for pair in zip(regions, items, strict=True)]
+            for item, value in zip(items, values, strict=True):
+                total = sums.join(code, total, value)
+                if keeps:
+                    sums.put_stage(code, self.team, item, value)
+            return [total]
+
+        (share,) = self.each_item(row, count, [(sums.dtype, start)], join)
+        sums.put_share(row.code, self.team, self.place, share)
         barrier(row.code)
         w = Words(row.code)
         adder = Conditional(row.code, w.below(self.local, w.c(self.parts)))
@@ -194,25 +212,34 @@ class Rows:
         self, sums: _Sum, region: Region, first: int, piece: int, left: int, element: Element
     ) -> None:
         """The next elements of each team's chunk into workgroup memory; ``left`` from ``first``."""
-        w = Words(region.code)
-        loop, inner = self.strided(region, [])
-        item = loop.carried[0]
+        w, size = Words(region.code), self.spread.piece
+        last = w.sub(left, w.c(1))
+
+        def place(code: Code, item: int) -> tuple[int, int, int]:
+            """Team and place there of an item, and where its element is from ``first`` on."""
+            v = Words(code)
+            if self.several:
+                return self.team, item, v.add(piece, item)
+            team, at = v.split(item, size)
+            # Beyond the row any element will do: nobody adds it.
+            return team, at, v.least(v.add(v.scaled(team, CHUNK), piece, at), last)
+
+        def stage(regions: Sequence[Region], items: Sequence[int], none: list[int]) -> list[int]:
+            code = regions[0].code
+            places = [place(code, item) for item in items]
+            values = [
+                element(inner, Words(code).add(first, at))
+                for inner, (_, _, at) in zip(regions, places, strict=True)
+            ]
+            for (team, at, _), value in zip(places, values, strict=True):
+                sums.put_stage(code, team, at, value)
+            return none
+
         if self.several:
-            length = w.least(w.sub(left, piece), w.c(self.spread.piece))
-            value = element(inner, Words(inner.code).add(first, piece, item))
-            sums.put_stage(inner.code, self.team, item, value)
-            self.end(loop, length, [])
-            return
-        chunks = w.least(w.ceildiv(left, CHUNK), w.c(self.teams))
-        v = Words(inner.code)
-        team, place = v.split(item, self.spread.piece)
-        at = v.add(v.scaled(team, CHUNK), piece, place)
-        present = Conditional(inner.code, v.below(at, left))
-        within = Region(present.body, inner)
-        value = element(within, Words(within.code).add(first, at))
-        sums.put_stage(within.code, team, place, value)
-        present.close()
-        self.end(loop, w.scaled(chunks, self.spread.piece), [])
+            count = w.least(w.sub(left, piece), w.c(size))
+        else:
+            count = w.scaled(w.least(w.ceildiv(left, CHUNK), w.c(self.teams)), size)
+        self.each_item(region, count, [], stage)
 
     def add_piece(self, sums: _Sum, code: Code, piece: int, left: int, part: int) -> int:
         """A partial of a team's piece, for the first ``parts`` invocations; the others add none."""
@@ -345,14 +372,20 @@ def emit_rows(
     count = _product(Words(row.code), extents[spread.outer :])
     if present is not None:
         count = Words(row.code).kept(present, count)
-    items, region = rows.strided(row, [])
     axes = [(item.var, extent) for item, extent in zip(inner, extents[spread.outer :], strict=True)]
-    region.names.update(rows.decode(region.code, items.carried[0], axes))
-    rows.take_held(held, region, items.carried[0])
-    result = em.value(value, region)
-    place = emit_index(io, form.offset, region)
-    io.store(region.code, 0, place, result)
-    rows.end(items, count, [])
+
+    def put(regions: Sequence[Region], items: Sequence[int], none: list[int]) -> list[int]:
+        results = []
+        for region, item in zip(regions, items, strict=True):
+            region.names.update(rows.decode(region.code, item, axes))
+            rows.take_held(held, region, item)
+            place = emit_index(io, form.offset, region)
+            results.append((place, em.value(value, region)))
+        for place, result in results:
+            io.store(regions[0].code, 0, place, result)
+        return none
+
+    rows.each_item(row, count, [], put)
     following = Words(loop.body).add(loop.carried[0], step)
     loop.close(Words(loop.check).below(loop.carried[0], total), [following])
 

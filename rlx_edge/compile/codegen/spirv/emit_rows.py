@@ -83,24 +83,20 @@ class Rows:
     def each_item(
         self, region: Region, count: int, carried: Sequence[tuple[DType, int]], emit: Items
     ) -> list[int]:
-        """Items of this invocation, a few at once and then one by one; what ``carried`` became.
+        """Items of this invocation, a few at once; what ``carried`` became.
 
         ``emit(regions, items, values)`` writes the code for some items, each with a region of its
-        own, and gives the carried values that follow.
+        own, and gives the carried values that follow. All but the first may be ``count`` or more.
         """
-        types = [dtype for dtype, _ in carried]
-        values, item = [value for _, value in carried], self.first
-        for number in (ITEMS_AT_ONCE, 1):
-            s = Scalars(region.code)
-            starts = [(s.type(U32), item), *zip(map(s.type, types), values, strict=True)]
-            loop = StructuredLoop(region.code, starts)
-            item, *values = loop.carried
-            w, check = Words(loop.body), Words(loop.check)
-            items = [w.plus(item, place * self.width) for place in range(number)]
-            following = emit([Region(loop.body, region) for _ in items], items, values)
-            last = check.plus(item, (number - 1) * self.width)
-            step = w.plus(item, number * self.width)
-            loop.close(check.below(last, count), [step, *following])
+        s = Scalars(region.code)
+        starts = [(s.type(U32), self.first), *((s.type(dtype), value) for dtype, value in carried)]
+        loop = StructuredLoop(region.code, starts)
+        item, *values = loop.carried
+        w = Words(loop.body)
+        items = [w.plus(item, place * self.width) for place in range(ITEMS_AT_ONCE)]
+        following = emit([Region(loop.body, region) for _ in items], items, values)
+        step = w.plus(item, ITEMS_AT_ONCE * self.width)
+        loop.close(Words(loop.check).below(item, count), [step, *following])
         return values
 
     def decode(self, code: Code, item: int, axes: Sequence[tuple[str, int]]) -> dict[str, int]:
@@ -140,14 +136,19 @@ class Rows:
     def freely(self, sums: _Sum, row: Region, count: int, element: Element, keeps: bool) -> int:
         """Any order gives the same bits: each invocation its share, then the shares."""
         start = sums.start(row.code)
+        last = Words(row.code).sub(count, Words(row.code).c(1))
 
         def join(regions: Sequence[Region], items: Sequence[int], share: list[int]) -> list[int]:
-            (total,), code = share, regions[0].code
-            values = [element(*pair) for pair in zip(regions, items, strict=True)]
+            (total,), w = share, Words(regions[0].code)
+            values = [
+                element(inner, w.least(item, last))
+                for inner, item in zip(regions, items, strict=True)
+            ]
             for item, value in zip(items, values, strict=True):
-                total = sums.join(code, total, value)
+                inside = w.s.select(sums.dtype, w.below(item, count), value, start)
+                total = sums.join(w.code, total, inside)
                 if keeps:
-                    sums.put_stage(code, self.team, item, value)
+                    sums.put_stage(w.code, self.team, item, value)
             return [total]
 
         (share,) = self.each_item(row, count, [(sums.dtype, start)], join)
@@ -216,13 +217,12 @@ class Rows:
         last = w.sub(left, w.c(1))
 
         def place(code: Code, item: int) -> tuple[int, int, int]:
-            """Team and place there of an item, and where its element is from ``first`` on."""
+            """Team and place there of an item, and where its element is from ``first`` on. Beyond
+            the row any element will do: nobody adds it."""
             v = Words(code)
-            if self.several:
-                return self.team, item, v.add(piece, item)
-            team, at = v.split(item, size)
-            # Beyond the row any element will do: nobody adds it.
-            return team, at, v.least(v.add(v.scaled(team, CHUNK), piece, at), last)
+            team, at = (self.team, item) if self.several else v.split(item, size)
+            begin = piece if self.several else v.add(v.scaled(team, CHUNK), piece)
+            return team, at, v.least(v.add(begin, at), last)
 
         def stage(regions: Sequence[Region], items: Sequence[int], none: list[int]) -> list[int]:
             code = regions[0].code
@@ -373,16 +373,21 @@ def emit_rows(
     if present is not None:
         count = Words(row.code).kept(present, count)
     axes = [(item.var, extent) for item, extent in zip(inner, extents[spread.outer :], strict=True)]
+    last = Words(row.code).sub(count, Words(row.code).c(1))
 
     def put(regions: Sequence[Region], items: Sequence[int], none: list[int]) -> list[int]:
         results = []
+        w = Words(regions[0].code)
         for region, item in zip(regions, items, strict=True):
-            region.names.update(rows.decode(region.code, item, axes))
-            rows.take_held(held, region, item)
+            known = w.least(item, last)
+            region.names.update(rows.decode(region.code, known, axes))
+            rows.take_held(held, region, known)
             place = emit_index(io, form.offset, region)
             results.append((place, em.value(value, region)))
-        for place, result in results:
-            io.store(regions[0].code, 0, place, result)
+        for item, (place, result) in zip(items, results, strict=True):
+            inside = Conditional(w.code, w.below(item, count))
+            io.store(inside.body, 0, place, result)
+            inside.close()
         return none
 
     rows.each_item(row, count, [], put)

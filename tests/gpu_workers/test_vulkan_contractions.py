@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rlx_edge.compile.claims.vulkan import splits
+from rlx_edge.compile.codegen.spirv import contraction_shape
 from rlx_edge.compile.codegen.spirv.contraction_shape import share_out
 from rlx_edge.compile.select import Geometry
 from rlx_edge.compile.templates.gpu import SPLIT, WIDE, GpuTile
@@ -86,6 +87,17 @@ def test_convolutions(
     assert same_bits([run_compiled(owner, program, [images, weights], {})], [expected])
 
 
+@pytest.mark.parametrize(("rows", "vectors"), [(8, 1), (4, 2), (8, 2)])
+def test_invocations_of_several_sizes(
+    owner: VulkanContext, monkeypatch: pytest.MonkeyPatch, rows: int, vectors: int
+) -> None:
+    """The bits do not tell how a tile is shared out."""
+    monkeypatch.setattr(contraction_shape, "ROWS", rows)
+    monkeypatch.setattr(contraction_shape, "VECTORS", vectors)
+    test_products(owner, (), 70, 132, 68)
+    test_convolutions(owner, (1, 3, 11, 11), (9, 3, 7, 7), 1, 3)
+
+
 def test_a_device_without_room_computes_chain_after_chain(owner: VulkanContext) -> None:
     """Both ways were taken by what stands above."""
     target = owner.device.target
@@ -99,7 +111,7 @@ def test_a_device_without_room_computes_chain_after_chain(owner: VulkanContext) 
 def test_tiles_are_shared_out_evenly(tile: GpuTile, most: int) -> None:
     shape = share_out(tile, most, rows_first=False, pad=1)
     assert shape.threads <= most
-    assert shape.threads * shape.each * 4 == tile.rows * tile.columns * tile.parts
+    assert shape.threads * shape.fours * 4 == tile.rows * tile.columns * tile.parts
     assert shape.finished * tile.parts == shape.each
     assert tile.rows * tile.depth % (4 * shape.part_threads) == 0
     assert np.gcd(tile.columns * tile.depth, 4 * shape.part_threads) == 4 * shape.part_threads

@@ -18,9 +18,14 @@ A_PAD = 1
 """``Shape.pad`` where stores transpose A."""
 
 
+ROWS, VECTORS = EACH, 1
+"""Of an invocation: rows, and vectors of columns; more of both where there are fewer of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a tile is shared out: each part's invocations have ``each`` rows by 4 columns.
+    """How a tile is shared out: each part's invocations have ``each`` rows by ``vectors`` of four
+    columns, which lie as far apart as the part is wide.
 
     ``rows_first``: neighbouring invocations have neighbouring rows, else columns. ``pad``: vectors
     after each row of A, so that stores that transpose it meet other banks.
@@ -28,13 +33,14 @@ class Shape:
 
     tile: GpuTile
     each: int
+    vectors: int
     rows_first: bool
     pad: int
 
     @property
     def across(self) -> int:
         """Invocations side by side."""
-        return self.tile.columns // LANES
+        return self.tile.columns // (LANES * self.vectors)
 
     @property
     def down(self) -> int:
@@ -48,6 +54,11 @@ class Shape:
     @property
     def threads(self) -> int:
         return self.part_threads * self.tile.parts
+
+    @property
+    def fours(self) -> int:
+        """Vectors of the result that an invocation has chains of."""
+        return self.each * self.vectors
 
     @property
     def finished(self) -> int:
@@ -73,22 +84,25 @@ class Shape:
         return self.tile.depth * (self.a_pitch + self.b_pitch)
 
     @property
-    def vectors(self) -> int:
+    def memory(self) -> int:
         """Vectors of four f32 in all."""
-        chains = self.threads * self.each if self.tile.parts > 1 else 0
+        chains = self.threads * self.fours if self.tile.parts > 1 else 0
         return max(self.tile.parts * self.part_vectors, chains)
 
     @property
     def nbytes(self) -> int:
-        return 16 * self.vectors
+        return 16 * self.memory
 
 
 def share_out(tile: GpuTile, most: int, rows_first: bool, pad: int) -> Shape:
     """The shape for at most ``most`` invocations."""
-    each = EACH
-    while tile.parts * tile.rows // each * (tile.columns // LANES) > most and each < tile.rows:
+    each, vectors = (EACH, 1) if tile.parts > 1 else (ROWS, VECTORS)
+    vectors = min(vectors, tile.columns // LANES)
+    while tile.parts * tile.rows // each * (tile.columns // (LANES * vectors)) > most and (
+        each < tile.rows
+    ):
         each *= 2
-    return Shape(tile, each, rows_first, pad)
+    return Shape(tile, each, vectors, rows_first, pad)
 
 
 def workgroup_memory(shared: Shared, shape: Shape, name: str) -> int:
@@ -105,9 +119,9 @@ def workgroup_memory(shared: Shared, shape: Shape, name: str) -> int:
             allowed=f"at most {target.shared}",
             where=name,
         )
-    key = f"workgroup {shape.vectors}"
+    key = f"workgroup {shape.memory}"
     if key not in shared.variables:
-        kind = module.array(module.vector_type(LANES), shape.vectors)
+        kind = module.array(module.vector_type(LANES), shape.memory)
         shared.variables[key] = module.variable("Workgroup", kind)
-        module.name(shared.variables[key], f"tile_{shape.vectors}")
+        module.name(shared.variables[key], f"tile_{shape.memory}")
     return shared.variables[key]

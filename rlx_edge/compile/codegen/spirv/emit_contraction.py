@@ -96,7 +96,7 @@ class Contraction:
         self.prepare(code, place)
         word, real = code.module.int_type(32, False), code.module.float_type()
         start, zero = w.c(0), w.s.const(0.0, F32)
-        count = shape.finished * LANES
+        count = shape.finished * shape.vectors * LANES
         some = Conditional(code, w.below(start, ops.depth))
         fetched = self.fetch(some.body, self.steps(some.body, start, start))
         kinds = [kind for kind, _ in fetched]
@@ -117,7 +117,7 @@ class Contraction:
         ahead of the chains that follow. ``ahead``: of types ``kinds``, what was read of these."""
         ops, shape, w = self.operands, self.shape, Words(code)
         word, real = code.module.int_type(32, False), code.module.float_type()
-        count = shape.each * LANES
+        count = shape.fours * LANES
         length = w.least(w.sub(ops.depth, first), w.c(ops.chain))
         starts = [(word, w.c(0)), *[(real, w.s.const(0.0, F32))] * count]
         loop = StructuredLoop(code, [*starts, *zip(kinds, ahead, strict=True)])
@@ -240,25 +240,19 @@ class Contraction:
         word, real = module.int_type(32, False), module.float_type()
         w = Words(code)
         begin = w.scaled(self.part, shape.part_vectors)
-        vectors = shape.each // LANES
-        a_first = w.add(begin, w.scaled(self.down, vectors))
+        a_first = w.add(begin, w.scaled(self.down, shape.each // LANES))
         b_first = w.plus(w.add(begin, self.across), shape.b_first)
         loop = StructuredLoop(code, [(word, w.c(0)), *[(real, item) for item in sums]])
         w, s = Words(loop.body), Scalars(loop.body)
         step, chains = loop.carried[0], loop.carried[1:]
-        line = w.add(w.scaled(step, shape.a_pitch), a_first)
-        left = [
-            self.lane(loop.body, vector, lane)
-            for vector in [self.get(loop.body, w.plus(line, part)) for part in range(vectors)]
-            for lane in range(LANES)
-        ]
-        vector = self.get(loop.body, w.add(w.scaled(step, shape.b_pitch), b_first))
-        right = [self.lane(loop.body, vector, lane) for lane in range(LANES)]
+        a_line = w.add(w.scaled(step, shape.a_pitch), a_first)
+        b_line = w.add(w.scaled(step, shape.b_pitch), b_first)
+        left = self.numbers(loop.body, a_line, shape.each // LANES, 1)
+        right = self.numbers(loop.body, b_line, shape.vectors, shape.across)
         add = s.fused if self.operands.fused else s.multiplied
+        factors = [(row, column) for row in left for column in right]
         following = [
-            add(left[row], right[column], chains[row * LANES + column])
-            for row in range(shape.each)
-            for column in range(LANES)
+            add(row, column, chain) for (row, column), chain in zip(factors, chains, strict=True)
         ]
         condition = Words(loop.check).below(step, Words(loop.check).c(shape.tile.depth))
         loop.close(condition, [w.plus(step, 1), *following], unroll=True)
@@ -271,18 +265,19 @@ class Contraction:
         if parts == 1:
             return [s.rounded("FAdd", F32, *pair) for pair in zip(totals, sums, strict=True)]
         kind = code.module.vector_type(LANES)
-        own = w.add(w.scaled(self.part, shape.each * threads), self.local)
-        for row in range(shape.each):
-            four = sums[row * LANES : (row + 1) * LANES]
+        own = w.add(w.scaled(self.part, shape.fours * threads), self.local)
+        for number in range(shape.fours):
+            four = sums[number * LANES : (number + 1) * LANES]
             vector = code.op("CompositeConstruct", kind, *four)
-            self.put(code, w.plus(own, row * threads), None, vector)
+            self.put(code, w.plus(own, number * threads), None, vector)
         barrier(code)
-        mine = w.add(w.scaled(self.part, shape.finished * threads), self.local)
+        finished = shape.finished * shape.vectors
+        mine = w.add(w.scaled(self.part, finished * threads), self.local)
         joined: list[int] = []
-        for row in range(shape.finished):
-            four = totals[row * LANES : (row + 1) * LANES]
+        for number in range(finished):
+            four = totals[number * LANES : (number + 1) * LANES]
             for other in range(parts):
-                at = w.plus(mine, (other * shape.each + row) * threads)
+                at = w.plus(mine, (other * shape.fours + number) * threads)
                 vector = self.get(code, at)
                 four = [
                     s.rounded("FAdd", F32, total, self.lane(code, vector, lane))
@@ -293,23 +288,35 @@ class Contraction:
         return joined
 
     def finish(self, code: Code, place: Place, totals: list[int]) -> None:
-        """Epilogue and stores, row by row; all extra operands are read first."""
-        ops, shape, w = self.operands, self.shape, Words(code)
+        """Epilogue and stores, row by row."""
+        shape, w = self.shape, Words(code)
         first = w.add(place.row, w.scaled(self.down, shape.each))
         if shape.tile.parts > 1:
             first = w.add(first, w.scaled(self.part, shape.finished))
-        column = w.add(place.column, w.scaled(self.across, LANES))
+        for vector in range(shape.vectors):
+            across = w.plus(self.across, vector * shape.across)
+            column = w.add(place.column, w.scaled(across, LANES))
+            fours = [
+                totals[number * LANES : (number + 1) * LANES]
+                for number in range(vector, shape.finished * shape.vectors, shape.vectors)
+            ]
+            self.finish_columns(code, place, first, column, fours)
+
+    def finish_columns(
+        self, code: Code, place: Place, first: int, column: int, fours: list[list[int]]
+    ) -> None:
+        """Rows from ``first`` on at four columns; all extra operands are read first."""
+        ops, w = self.operands, Words(code)
         fits = w.below(column, ops.columns)
         known = ops.column_extras(code, place, column)
         rows: list[tuple[int, list[int], Extras]] = []
-        for row in range(shape.finished):
+        for row in range(len(fours)):
             number = w.plus(first, row)
             at, inside = ops.locate(code, place, number), w.both(w.below(number, ops.rows), fits)
             extras = ops.row_extras(code, place, at, column, inside, known)
             rows.append((inside, at, extras))
-        for row, (inside, at, extras) in enumerate(rows):
+        for four, (inside, at, extras) in zip(fours, rows, strict=True):
             one = Conditional(code, inside)
-            four = totals[row * LANES : (row + 1) * LANES]
             ops.store(one.body, place, at, column, four, extras)
             one.close()
 
@@ -326,6 +333,12 @@ class Contraction:
         indices = (place,) if lane is None else (place, lane)
         pointer = code.op("AccessChain", module.pointer("Workgroup", kind), self.memory, *indices)
         code.do("Store", pointer, value)
+
+    def numbers(self, code: Code, place: int, count: int, apart: int) -> list[int]:
+        """The numbers of ``count`` vectors from ``place`` on, ``apart`` from each other."""
+        w = Words(code)
+        vectors = [self.get(code, w.plus(place, part * apart)) for part in range(count)]
+        return [self.lane(code, vector, lane) for vector in vectors for lane in range(LANES)]
 
     def lane(self, code: Code, vector: int, lane: int) -> int:
         return code.op("CompositeExtract", code.module.float_type(), vector, lane)

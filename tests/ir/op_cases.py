@@ -252,6 +252,8 @@ def reference(name: str, attrs: Attrs, arrays: Sequence[Array]) -> Array:
         arrays = [arrays[0], np.asarray(middle + half, arrays[0].dtype), arrays[1]]
     if op == "Attention":  # keys are rows there, and a bias has all rows
         q, keys, v, *bias = arrays
+        if attrs.get("rows_first"):
+            q, v = q.swapaxes(1, 2), v.swapaxes(1, 2)
         rows = (*q.shape[:1], 1, q.shape[2], keys.shape[3])
         arrays = [q, keys.swapaxes(2, 3), v, *(np.broadcast_to(item, rows) for item in bias)]
     inputs = [f"x{slot}" for slot in range(len(arrays))]
@@ -278,4 +280,5 @@ def reference(name: str, attrs: Attrs, arrays: Sequence[Array]) -> Array:
     opset = OPSETS.get(short, 17)
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)])
     feeds = {f"x{slot}": array for slot, array in enumerate(arrays)}
-    return np.asarray(Oracle(model.SerializeToString()).run(feeds)["y"])
+    found = np.asarray(Oracle(model.SerializeToString()).run(feeds)["y"])
+    return found.swapaxes(1, 2) if attrs.get("rows_first") else found

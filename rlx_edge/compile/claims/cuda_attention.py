@@ -33,10 +33,12 @@ from rlx_edge.compile.templates.attention import (
     few_splits,
     halves_bytes,
     packed_tiles,
+    scores_shape,
     split_bytes,
 )
 from rlx_edge.ir.core import Op
 from rlx_edge.ir.dims import ONE, ZERO, as_dim, ceildiv, dim_max, dim_min, product
+from rlx_edge.ir.ops.attention import ROWS_FIRST
 from rlx_edge.ir.types import F32
 
 TILE_OPTIONS = ("precision", "rows", "keys", "threads", "parts", "is_ahead")
@@ -62,7 +64,8 @@ def claim_attention(
     types = [q, keys, v, *bias]
     tiles = attention_tiles(precision_of(op), types)
     tiles = tuple(tile for tile in tiles if has_room(tile, target.limits)) or tiles
-    scores = (*q.shape[:-1], keys.shape[-1])
+    rows_first = bool(op.attrs.get(ROWS_FIRST))
+    scores = scores_shape(types, rows_first)
     words = bias_words(bias[0], scores) if bias else (ONE, ONE, ZERO, ZERO)
     plain = all(item.is_plain for item in (result, *operands))
     if not tiles or words is None or not plain or epilogue.expression is not None:
@@ -76,7 +79,7 @@ def claim_attention(
         "zero_empty": bool(op.attrs["zero_empty"]),
         "biased": bool(bias),
     }
-    slices, queries = product(q.shape[:-2]), q.shape[-2]
+    slices, queries = product(scores[:-2]), scores[-2]
     packed = packed_tiles(precision_of(op), types)
     # 1 where there are few queries, else 0.
     is_few = dim_min(as_dim(FEW_QUERIES) // dim_max(queries, 1), 1)
@@ -110,7 +113,7 @@ def claim_attention(
         kernel,
         tuple(ClaimOperand(slot) for slot in range(len(operands))),
         scratch,
-        (slices, queries, keys.shape[-1], *words, splits),
+        (slices, queries, keys.shape[-1], *words, splits, scores[-3] if rows_first else ONE),
         slices * queries * keys.shape[-1] * (2 * (depth + width)),
         groups,
         (),

@@ -11,6 +11,7 @@ from rlx_edge.compile.templates.attention import fuses
 from rlx_edge.ir.core import Module, Op, Value
 from rlx_edge.ir.opdef import Decomposition
 from rlx_edge.ir.ops import OPS
+from rlx_edge.ir.ops.attention import ROWS_FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +45,9 @@ class Decompose:
         return (
             bool(self.attention)
             and op.name == ATTENTION
-            and fuses(precision, [operand.type for operand in op.operands])
+            and fuses(
+                precision,
+                [operand.type for operand in op.operands],
+                bool(op.attrs.get(ROWS_FIRST)),
+            )
         )

@@ -8,7 +8,7 @@ multiply-adds in f32, a block of rows and keys a thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rlx_edge.compile.templates.mma import PER_WORD, WARP
@@ -26,14 +26,13 @@ VALUE_PADS = {TF32: 4, FP16: 8}
 """Words behind a row in shared memory: fragments meet no bank twice."""
 LANES = 8
 """Threads that share a row of scores where there are no matrix units."""
-BUSY = {RELAXED: 44, TF32: 57, FP16: 49}
+BUSY = {RELAXED: 73, TF32: 57, FP16: 49}
 """Registers of a thread beside the numbers that it keeps: addresses, operands on their way."""
-BIAS_BUSY, COPY_BUSY = 17, 8
+BIAS_BUSY, COPY_BUSY, PART_BUSY, PAIR_BUSY = 17, 8, 8, 16
+"""More of them: with a bias, copies, parts, values that are read in pairs."""
 FULL_REGISTERS = (128, 168)
 """With so many registers a thread a processor has four and three groups of 128 threads."""
-LEAST_THREADS = 256
-"""A step is smaller where a processor would not have more threads."""
-MOST_REGISTERS = 218
+MOST_REGISTERS = 190
 """Beyond so many nothing is loaded ahead."""
 THREAD_REGISTERS = 255
 HALVES_PAD = 64
@@ -53,10 +52,31 @@ PACK, PACKED = "mma_pack_attention", "mma_packed_attention"
 ATTENTION_WORDS = (
     *("slices", "queries", "keys"),
     *("bias_repeat", "bias_count", "bias_slice", "bias_row"),
-    "splits",
+    *("splits", "heads"),
 )
 """Slice s reads the bias from ``s / bias_repeat % bias_count * bias_slice`` on, a row of it every
-``bias_row`` elements. Where there are few queries, ``splits`` workgroups share out the keys."""
+``bias_row`` elements. Where there are few queries, ``splits`` workgroups share out the keys.
+Rows of ``heads`` slices follow each other in q, v and the result: those of one slice are ``heads``
+rows apart."""
+TILES: Mapping[str, Sequence[Sequence[tuple[int, int, int, int]]]] = {
+    RELAXED: (
+        ((64, 64, 128, 1), (64, 32, 128, 1), (32, 32, 64, 1)),
+        ((64, 32, 256, 2),),
+    ),
+    TF32: (
+        ((64, 64, 128, 1), (64, 32, 128, 1)),
+        ((128, 32, 128, 1),),
+        ((32, 32, 128, 2),),
+    ),
+    FP16: (
+        ((64, 64, 128, 1), (64, 32, 128, 1)),
+        ((32, 32, 128, 2),),
+    ),
+}
+"""For each way rows, keys, threads and parts: the first for which a processor has registers for
+three groups of 128 threads, else the last that a thread has registers for."""
+SMALL = (128, 32, 256, 1)
+"""Where none of them fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +122,13 @@ class AttentionTile:
     def key_words(self) -> int:
         """Words of shared memory for keys: columns of them, by words of depth."""
         if not self.is_mma:
-            return self.depth * self.keys
+            return self.depth * self.step_keys
         return self.depth // PER_WORD[self.precision] * (self.step_keys + KEYS_PAD)
+
+    @property
+    def query_words(self) -> int:
+        """Words for queries: with matrix units they are in registers."""
+        return 0 if self.is_mma else self.depth * self.rows
 
     @property
     def value_stride(self) -> int:
@@ -116,12 +141,12 @@ class AttentionTile:
     @property
     def weight_words(self) -> int:
         """Words for weights: with matrix units they stay in registers."""
-        return 0 if self.is_mma else self.keys * self.rows
+        return 0 if self.is_mma else self.step_keys * self.rows
 
     @property
     def weights_replace_keys(self) -> bool:
         """Whether weights lie where the keys have been, for want of room."""
-        apart = self.depth * self.rows + self.key_words + self.value_words + self.weight_words
+        apart = self.query_words + self.key_words + self.value_words + self.weight_words
         return not self.is_mma and 4 * apart > SHARED_BYTES
 
     @property
@@ -135,7 +160,7 @@ class AttentionTile:
         keys = self.key_words + self.weight_words
         if self.weights_replace_keys:
             keys = max(self.key_words, self.weight_words)
-        return 4 * (self.depth * self.rows + keys + self.value_words)
+        return 4 * (self.query_words + keys + self.value_words)
 
     @property
     def warp_rows(self) -> int:
@@ -149,7 +174,7 @@ class AttentionTile:
             query = self.depth // PER_WORD[self.precision]
             return self.warp_rows * (query + self.width + self.keys) // WARP
         columns = self.keys // LANES + self.width // LANES
-        return self.rows * LANES // self.threads * (columns + 2)
+        return self.rows * self.parts * LANES // self.threads * (columns + 2)
 
     @property
     def ahead(self) -> int:
@@ -169,7 +194,9 @@ class AttentionTile:
     def _needed(self) -> int:
         """Registers without those of loads ahead."""
         busy = BUSY[self.precision] + (BIAS_BUSY if self.is_biased else 0)
-        return self.kept + busy + (COPY_BUSY if self.is_packed else 0)
+        busy += COPY_BUSY if self.is_packed else 0
+        busy += 0 if self.is_mma or self.width // LANES % 4 == 0 else PAIR_BUSY
+        return self.kept + busy + (PART_BUSY if self.parts > 1 else 0)
 
     @property
     def loads_ahead(self) -> bool:
@@ -178,7 +205,11 @@ class AttentionTile:
 
     @property
     def fits(self) -> bool:
-        return self.shared_bytes <= SHARED_BYTES and self.registers <= THREAD_REGISTERS
+        """Whether a workgroup has room for it, and its parts for what they hand over."""
+        handed = self.rows * (self.parts - 1)
+        joins = self.is_mma or (handed <= self.step_keys and handed * 2 * LANES <= self.query_words)
+        room = self.shared_bytes <= SHARED_BYTES and self.registers <= THREAD_REGISTERS
+        return joins and room
 
     @property
     def blocks(self) -> int:
@@ -192,12 +223,9 @@ def packed_tiles(precision: str, types: Sequence[TensorType]) -> tuple[Attention
     if precision != FP16 or not attention_tiles(precision, types):
         return ()
     depth, width = (types[at].shape[-1].value for at in (0, 2))
-    rows_keys = ((128, 32), (64, 64)) if max(depth, width) <= 64 else ((64, 32),)
-    return tuple(
-        AttentionTile(precision, rows, keys, 128, depth, width, len(types) > 3, True)
-        for rows, keys in rows_keys
-        if width % 16 == 0
-    )
+    keys = 64 if max(depth, width) <= 64 else 32
+    tile = AttentionTile(precision, 64, keys, 128, depth, width, len(types) > 3, True)
+    return (tile,) if width % 16 == 0 else ()
 
 
 def halves_stride(elements: int) -> int:
@@ -232,30 +260,25 @@ def attention_tiles(precision: str, types: Sequence[TensorType]) -> tuple[Attent
         return ()
     if not (0 < depth.value <= MOST and 0 < width.value <= MOST):
         return ()
-    biased = len(types) > 3
     if precision == RELAXED:
-        if depth.value % 4 or width.value % LANES:
-            return ()
-        tiles = [
-            AttentionTile(
-                *(precision, rows, keys, threads, depth.value, width.value, biased), is_ahead=False
-            )
-            for rows, keys, threads in ((64, 64, 128), (64, 32, 128), (32, 64, 64), (32, 32, 64))
-        ]
-        return tuple([tile for tile in tiles if tile.fits][:3])
-    if precision not in PER_WORD or depth.value % (8 * PER_WORD[precision]) or width.value % 8:
+        step = 4 if width.value % LANES == 0 else 0
+    else:
+        step = 8 * PER_WORD.get(precision, 0) if width.value % 8 == 0 else 0
+    if step == 0 or depth.value % step:
         return ()
+
+    def tile_of(option: tuple[int, int, int, int]) -> AttentionTile:
+        rows, keys, threads, parts = option
+        biased = len(types) > 3
+        sizes = (rows, keys, threads, depth.value, width.value)
+        return AttentionTile(precision, *sizes, biased, parts=parts)
+
     found: list[AttentionTile] = []
-    for rows, threads in ((64, 128), (128, 128), (128, 256)):
-        tiles = [
-            AttentionTile(precision, rows, keys, threads, depth.value, width.value, biased)
-            for keys in (64, 32)
-        ]
-        fitting = [tile for tile in tiles if tile.fits]
-        # More keys a step where registers have room.
-        roomy = [tile for tile in fitting if tile.blocks * threads > LEAST_THREADS]
-        found += (roomy or fitting[-1:])[:1]
-    return tuple(found)
+    for options in TILES[precision]:
+        fitting = [tile for tile in map(tile_of, options) if tile.fits]
+        roomy = [tile for tile in fitting if tile.registers <= FULL_REGISTERS[-1]]
+        found += roomy[:1] or fitting[-1:]
+    return tuple(found or [tile for tile in (tile_of(SMALL),) if tile.fits])
 
 
 def bias_words(bias: TensorType, scores: Sequence[Dim]) -> tuple[Dim, Dim, Dim, Dim] | None:
@@ -277,10 +300,15 @@ def bias_words(bias: TensorType, scores: Sequence[Dim]) -> tuple[Dim, Dim, Dim, 
     return repeat, count, rows * columns, ZERO if rows is ONE else columns
 
 
-def fuses(precision: str, types: Sequence[TensorType]) -> bool:
+def scores_shape(types: Sequence[TensorType], rows_first: bool) -> tuple[Dim, ...]:
+    """Of the product of q and keys; ``rows_first`` as the operator has it."""
+    q, keys = types[0].shape, types[1].shape
+    return (*keys[:-2], q[-3] if rows_first else q[-2], keys[-1])
+
+
+def fuses(precision: str, types: Sequence[TensorType], rows_first: bool = False) -> bool:
     """Whether operands q, keys, v and maybe a bias of these types have a kernel."""
-    q, keys, _, *bias = types
+    bias = types[3:]
     if any(item.dtype is not F32 for item in types) or not attention_tiles(precision, types):
         return False
-    scores = (*q.shape[:-1], keys.shape[-1])
-    return not bias or bias_words(bias[0], scores) is not None
+    return not bias or bias_words(bias[0], scores_shape(types, rows_first)) is not None

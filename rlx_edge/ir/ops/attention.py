@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rlx_edge.ir.attributes import AttributeDef
 from rlx_edge.ir.dims import ONE, Dim
 from rlx_edge.ir.opdef import Decomposition, InferContext, OpDef
 from rlx_edge.ir.ops.signature import (
@@ -22,14 +24,27 @@ if TYPE_CHECKING:
     from rlx_edge.ir.core import Op, Value
 
 
+ROWS_FIRST = "rows_first"
+
+
+def turned(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """A shape with the axis before the last two behind the next one."""
+    *outer, a, b, last = shape
+    return (*outer, b, a, last)
+
+
 def _attention_type(ctx: InferContext) -> TensorType:
     q, keys, v = (item.shape for item in ctx.types[:3])
-    if not len(q) == len(keys) == len(v) >= 2:
+    rows_first = bool(ctx.attrs.get(ROWS_FIRST))
+    least = 3 if rows_first else 2
+    if not len(q) == len(keys) == len(v) >= least:
         raise ctx.error(
             "q, keys and v have one rank",
             found=", ".join(map(str, ctx.types[:3])),
-            allowed="a rank of 2 or more",
+            allowed=f"a rank of {least} or more",
         )
+    if rows_first:
+        q, v = turned(q), turned(v)
     for a, b, c in zip(q[:-2], keys[:-2], v[:-2], strict=True):
         require_same(ctx, a, b, "batches of q and keys")
         require_same(ctx, a, c, "batches of q and v")
@@ -39,7 +54,8 @@ def _attention_type(ctx: InferContext) -> TensorType:
     attr_bool(ctx, "zero_empty")
     if len(ctx.types) > 3:
         _check_bias(ctx, (*q[:-1], keys[-1]))
-    return TensorType(ctx.types[0].dtype, (*q[:-1], v[-1]))
+    result = (*q[:-1], v[-1])
+    return TensorType(ctx.types[0].dtype, turned(result) if rows_first else result)
 
 
 def _check_bias(ctx: InferContext, scores: tuple[Dim, ...]) -> None:
@@ -59,6 +75,11 @@ def _positions(builder: Builder, size: Dim, shape: tuple[Dim, ...]) -> Value:
 
 def _attention(builder: Builder, op: Op) -> Value:
     q, keys, v, *bias = op.operands
+    rank = q.type.rank
+    perm = (*range(rank - 3), rank - 2, rank - 3, rank - 1)
+    rows_first = bool(op.attrs.get(ROWS_FIRST))
+    if rows_first:
+        q, v = (builder.op("rlxc::transpose", [item], {"perm": perm}) for item in (q, v))
     stated = {name: value for name, value in op.attrs.items() if name == "precision"}
     scores = builder.op("rlxc::matmul", [q, keys], stated)
     dtype = scores.type.dtype
@@ -79,7 +100,8 @@ def _attention(builder: Builder, op: Op) -> Value:
     if op.attrs["zero_empty"]:
         empty = builder.op("rlxc::is_nan", [weights])
         weights = builder.op("rlxc::where", [empty, builder.splat(0.0, dtype), weights])
-    return builder.op("rlxc::matmul", [weights, v], stated)
+    result = builder.op("rlxc::matmul", [weights, v], stated)
+    return builder.op("rlxc::transpose", [result], {"perm": perm}) if rows_first else result
 
 
 OPS = (
@@ -95,13 +117,15 @@ OPS = (
             attribute("scale", "float"),
             attribute("causal", "bool"),
             attribute("zero_empty", "bool"),
+            AttributeDef(ROWS_FIRST, "bool", optional=True),
         ),
         _attention_type,
         Decomposition(_attention),
         frozenset({"contraction"}),
         "softmax(q keys * scale + bias) v over the last two axes; ``keys`` are columns. "
         "``causal``: a query sees keys up to its own position; ``zero_empty``: weights that are "
-        "NaN, as those of a row without any key, are 0.",
+        "NaN, as those of a row without any key, are 0. ``rows_first``: in q, v and the result the "
+        "axis of rows comes before the last axis of batches.",
         (
             example(
                 "heads",
@@ -123,6 +147,14 @@ OPS = (
                 scale=0.25,
                 causal=True,
                 zero_empty=False,
+            ),
+            example(
+                "rows_first",
+                *("f32[2, n, 3, 4]", "f32[2, 3, 4, 5]", "f32[2, 5, 3, 2]", "f32[2, 1, n, 5]"),
+                scale=0.5,
+                causal=False,
+                zero_empty=False,
+                rows_first=True,
             ),
         ),
     ),

@@ -50,6 +50,30 @@ func @a(%q: f32[b, t, {d}], %k: f32[b, {d}, s], %v: f32[b, s, {e}]) -> (f32[b, t
   return %r
 }}
 """
+HEADS = """\
+func @a(%q: f32[b, t, 3, 16], %k: f32[b, 3, 16, s], %v: f32[b, s, 3, 16])
+    -> (f32[b, t, 3, 16]) {
+  %r = rlxc::attention(%q, %k, %v)
+    { scale = 0.25, causal = false, zero_empty = false, rows_first = true } : f32[b, t, 3, 16]
+  return %r
+}
+"""
+TURNED = """\
+func @a(%q: f32[b, t, 3, 16], %k: f32[b, s, 3, 16], %v: f32[b, s, 3, 16])
+    -> (f32[b, t, 3, 16]) {
+  %c = tensor::splat() { value = 0.5 } : f32[]
+  %p = rlxc::transpose(%q) { perm = [0, 2, 1, 3] } : f32[b, 3, t, 16]
+  %left = rlxc::mul(%p, %c) : f32[b, 3, t, 16]
+  %columns = rlxc::transpose(%k) { perm = [0, 2, 3, 1] } : f32[b, 3, 16, s]
+  %right = rlxc::mul(%columns, %c) : f32[b, 3, 16, s]
+  %values = rlxc::transpose(%v) { perm = [0, 2, 1, 3] } : f32[b, 3, s, 16]
+  %x = rlxc::matmul(%left, %right) : f32[b, 3, t, s]
+  %w = rlxc::softmax(%x) { axis = 3 } : f32[b, 3, t, s]
+  %y = rlxc::matmul(%w, %values) : f32[b, 3, t, 16]
+  %r = rlxc::transpose(%y) { perm = [0, 2, 1, 3] } : f32[b, t, 3, 16]
+  return %r
+}
+"""
 BOUNDS = {"relaxed": 4e-6, "tf32": 4e-3, "fp16": 4e-3}
 """Of the largest value. Beyond f32 weights and values are rounded to 10 bits, scores besides."""
 FEW = 64
@@ -146,6 +170,23 @@ def test_causal_attention(precision: str, depth: int, width: int, tmp_path: Path
     for t, s in ((70, 70), (5, 90), (6, 520)):
         feeds = {name: array[0] for name, array in given(1, 2, t, s, depth, width).items()}
         reference = expected(feeds, 0.5, True)
+        for way in range(ways(compiled)):
+            (found,) = run_program(compiled, HostCudaUnit(host, 0, way=way), feeds).values()
+            assert close(found, reference, precision), (way, t, s)
+
+
+@pytest.mark.parametrize(("precision", "text"), [("relaxed", HEADS), ("fp16", TURNED)])
+def test_heads_stay_where_they_are(precision: str, text: str, tmp_path: Path) -> None:
+    """Queries, values and the result as products around attention have them."""
+    compiled = compiled_for(parse_module(HEAD + text), precision)
+    assert sum("transpose" in name for name in names(compiled)) == (text is TURNED)
+    assert "rlxc::attention" in names(compiled)
+    host = HostModule([code_of(compiled.program)], tmp_path)
+    for t, s in ((5, 300), (70, 66)):
+        plain = given(2, 3, t, s, 16, 16)
+        feeds = {name: array.swapaxes(1, 2).copy() for name, array in plain.items()}
+        feeds["k"] = plain["k"] if text is HEADS else np.moveaxis(plain["k"], 3, 1).copy()
+        reference = expected(plain, 0.25, False).swapaxes(1, 2)
         for way in range(ways(compiled)):
             (found,) = run_program(compiled, HostCudaUnit(host, 0, way=way), feeds).values()
             assert close(found, reference, precision), (way, t, s)

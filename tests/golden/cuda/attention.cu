@@ -1,54 +1,58 @@
-struct K0 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits; };
-extern "C" __global__ void __launch_bounds__(64, 8)
+struct K0 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits, heads; };
+extern "C" __global__ void __launch_bounds__(256, 1)
 k0_attention(char* arena, const K0 words)
 {
-  __shared__ __align__(16) float q_tile[32 * 32];
+  __shared__ __align__(16) float q_tile[32 * 64];
   __shared__ __align__(16) float k_tile[2048];
   __shared__ __align__(16) float v_tile[64 * 32];
-  __shared__ __align__(16) float w_tile[2048];
+  __shared__ __align__(16) float w_tile[4096];
   float* __restrict__ out = at<float>(arena, words.out);
   const float* __restrict__ q = at<const float>(arena, words.q);
   const float* __restrict__ k = at<const float>(arena, words.k);
   const float* __restrict__ v = at<const float>(arena, words.v);
-  const int queries = words.queries, keys = words.keys;
+  const int queries = words.queries, keys = words.keys, heads = words.heads;
   const bool whole_rows = keys % 4 == 0;
-  const int row_tiles = (queries + 32 - 1) / 32, tile_count = words.slices * row_tiles;
-  const int lane = threadIdx.x % 8, rows_of = threadIdx.x / 8;
+  const int row_tiles = (queries + 64 - 1) / 64, tile_count = words.slices * row_tiles;
+  const int part = threadIdx.x / 128, lane = threadIdx.x % 8, rows_of = threadIdx.x % 128 / 8;
   for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
-    const int row_first = tile % row_tiles * 32, slice = tile / row_tiles;
-    const float* __restrict__ q_slice = q + (long long)slice * queries * 32;
+    const int row_first = tile % row_tiles * 64, slice = tile / row_tiles;
+    // Rows of ``heads`` slices follow each other.
+    const int head = slice % heads, before = slice - head;
+    const float* __restrict__ q_slice = q + ((long long)before * queries + head) * 32;
     const float* __restrict__ k_slice = k + (long long)slice * keys * 32;
-    const float* __restrict__ v_slice = v + (long long)slice * keys * 32;
+    const float* __restrict__ v_slice = v + ((long long)before * keys + head) * 32;
+    float* __restrict__ out_slice = out + ((long long)before * queries + head) * 32;
     const auto keys_at = [&](int first, int each) {
-      const int item = threadIdx.x + each * 64;
+      const int item = threadIdx.x + each * 256;
       const int column = first + item % (64 / 4) * 4, row = item / (64 / 4);
       const float* from = k_slice + (long long)row * keys + column;
       return load_four(from, row < 32 ? keys - column : 0, whole_rows);
     };
     const auto values_at = [&](int first, int each) {
-      const int item = threadIdx.x + each * 64;
+      const int item = threadIdx.x + each * 256;
       const int column = item % (32 / 4) * 4, row = first + item / (32 / 4);
-      return load_four(v_slice + (long long)row * 32 + column, keys - row, true);
+      return load_four(v_slice + (long long)row * heads * 32 + column, keys - row, true);
     };
-    float4 k_next[8], v_next[8];
+    float4 k_next[2], v_next[2];
     const auto fetch_keys = [&](int first) {
       #pragma unroll
-      for (int each = 0; each < 8; ++each) k_next[each] = keys_at(first, each);
+      for (int each = 0; each < 2; ++each) k_next[each] = keys_at(first, each);
     };
     const auto fetch_values = [&](int first) {
       #pragma unroll
-      for (int each = 0; each < 8; ++each) v_next[each] = values_at(first, each);
+      for (int each = 0; each < 2; ++each) v_next[each] = values_at(first, each);
     };
+    fetch_keys(0);
     __syncthreads();
-    for (int item = threadIdx.x; item < 32 * (32 / 4); item += 64) {
-      const int row = item % 32, at = item / 32 * 4;
+    for (int item = threadIdx.x; item < 64 * (32 / 4); item += 256) {
+      const int row = item % 64, at = item / 64 * 4;
       float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       if (row_first + row < queries)
-        four = *(const float4*)(q_slice + (long long)(row_first + row) * 32 + at);
-      q_tile[at * 32 + row] = four.x * (0.5f * 1.44269504f);
-      q_tile[(at + 1) * 32 + row] = four.y * (0.5f * 1.44269504f);
-      q_tile[(at + 2) * 32 + row] = four.z * (0.5f * 1.44269504f);
-      q_tile[(at + 3) * 32 + row] = four.w * (0.5f * 1.44269504f);
+        four = *(const float4*)(q_slice + (long long)(row_first + row) * heads * 32 + at);
+      q_tile[at * 64 + row] = four.x * (0.5f * 1.44269504f);
+      q_tile[(at + 1) * 64 + row] = four.y * (0.5f * 1.44269504f);
+      q_tile[(at + 2) * 64 + row] = four.z * (0.5f * 1.44269504f);
+      q_tile[(at + 3) * 64 + row] = four.w * (0.5f * 1.44269504f);
     }
     float most[4], sum[4], total[4][4];
     #pragma unroll
@@ -58,40 +62,42 @@ k0_attention(char* arena, const K0 words)
       #pragma unroll
       for (int j = 0; j < 4; ++j) total[i][j] = 0.0f;
     }
-    const int stop = lesser_integer<int>(keys, row_first + 32);
+    const int stop = lesser_integer<int>(keys, row_first + 64);
     for (int first = 0; first < stop; first += 64) {
       __syncthreads();
-      #pragma unroll 4
-      for (int each = 0; each < 8; ++each) {
-        const int item = threadIdx.x + each * 64;
-        if (item < 32 * (64 / 4)) *(float4*)&k_tile[item * 4] = keys_at(first, each);
+      #pragma unroll
+      for (int each = 0; each < 2; ++each) {
+        const int item = threadIdx.x + each * 256;
+        if (item < 32 * (64 / 4)) *(float4*)&k_tile[item * 4] = k_next[each];
       }
       __syncthreads();
-      float score[4][8];
+      fetch_values(first);
+      float score[4][4];
       #pragma unroll
       for (int i = 0; i < 4; ++i)
         #pragma unroll
-        for (int j = 0; j < 8; ++j) score[i][j] = 0.0f;
+        for (int j = 0; j < 4; ++j) score[i][j] = 0.0f;
       #pragma unroll 4
       for (int step = 0; step < 32; ++step) {
-        __align__(16) float left[4], right[8];
+        __align__(16) float left[4], right[4];
         #pragma unroll
         for (int i = 0; i < 4; i += 4)
-          *(float4*)&left[i] = *(const float4*)&q_tile[step * 32 + rows_of * 4 + i];
+          *(float4*)&left[i] = *(const float4*)&q_tile[step * 64 + rows_of * 4 + i];
         #pragma unroll
-        for (int j = 0; j < 8; j += 4)
-          *(float4*)&right[j] = *(const float4*)&k_tile[step * 64 + j * 8 + lane * 4];
+        for (int j = 0; j < 4; j += 4)
+          *(float4*)&right[j] = *(const float4*)&k_tile[
+              step * 64 + part * 32 + j * 8 + lane * 4];
         #pragma unroll
         for (int i = 0; i < 4; ++i)
           #pragma unroll
-          for (int j = 0; j < 8; ++j) score[i][j] = fmaf(left[i], right[j], score[i][j]);
+          for (int j = 0; j < 4; ++j) score[i][j] = fmaf(left[i], right[j], score[i][j]);
       }
       if (first + 64 > keys || first + 64 > row_first) {
         #pragma unroll
         for (int i = 0; i < 4; ++i)
           #pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            const int column = first + j / 4 * 32 + lane * 4 + j % 4;
+          for (int j = 0; j < 4; ++j) {
+            const int column = first + part * 32 + j / 4 * 32 + lane * 4 + j % 4;
             const int row = row_first + rows_of * 4 + i;
             if ((column >= keys || column > row)) score[i][j] = -infinity_f32();
           }
@@ -100,7 +106,7 @@ k0_attention(char* arena, const K0 words)
       for (int i = 0; i < 4; ++i) {
         float largest = most[i];
         #pragma unroll
-        for (int j = 0; j < 8; ++j) largest = fmaxf(largest, score[i][j]);
+        for (int j = 0; j < 4; ++j) largest = fmaxf(largest, score[i][j]);
         largest = lanes_most(largest, 8);
         // A row without any key yet: what is below is 2 to -infinity.
         const float base = largest == -infinity_f32() ? 0.0f : largest;
@@ -108,7 +114,7 @@ k0_attention(char* arena, const K0 words)
         most[i] = largest;
         float added = 0.0f;
         #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < 4; ++j) {
           score[i][j] = power_of_two(score[i][j] - base);
           added = added + score[i][j];
         }
@@ -116,24 +122,26 @@ k0_attention(char* arena, const K0 words)
         #pragma unroll
         for (int j = 0; j < 4; ++j) total[i][j] = total[i][j] * shrink;
       }
+      float* const weights = w_tile + part * 32 * 64;
       // Rows by fours; which four lies where depends on the key, so that threads meet no bank
       // twice.
       #pragma unroll
-      for (int j = 0; j < 8; ++j)
+      for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int i = 0; i < 4; i += 4) {
           const int four = (rows_of * 4 + i) / 4 ^ lane;
-          *(float4*)&w_tile[(j / 4 * 32 + lane * 4 + j % 4) * 32 + four * 4] = make_float4(
+          *(float4*)&weights[(j / 4 * 32 + lane * 4 + j % 4) * 64 + four * 4] = make_float4(
               score[i][j], score[i + 1][j], score[i + 2][j], score[i + 3][j]);
         }
-      #pragma unroll 4
-      for (int each = 0; each < 8; ++each) {
-        const int item = threadIdx.x + each * 64;
-        if (item < 64 * (32 / 4)) *(float4*)&v_tile[item * 4] = values_at(first, each);
+      #pragma unroll
+      for (int each = 0; each < 2; ++each) {
+        const int item = threadIdx.x + each * 256;
+        if (item < 64 * (32 / 4)) *(float4*)&v_tile[item * 4] = v_next[each];
       }
       __syncthreads();
+      fetch_keys(first + 64);
       #pragma unroll 2
-      for (int of = 0; of < 64 / 4; ++of)
+      for (int of = 0; of < 32 / 4; ++of)
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int key = of * 4 + j;
@@ -141,12 +149,12 @@ k0_attention(char* arena, const K0 words)
           #pragma unroll
           for (int i = 0; i < 4; i += 4) {
             const int four = (rows_of * 4 + i) / 4 ^ of % 8;
-            *(float4*)&left[i] = *(const float4*)&w_tile[key * 32 + four * 4];
+            *(float4*)&left[i] = *(const float4*)&weights[key * 64 + four * 4];
           }
           #pragma unroll
           for (int c = 0; c < 4; c += 4)
             *(float4*)&right[c] = *(const float4*)&v_tile[
-                key * 32 + c * 8 + lane * 4];
+                (part * 32 + key) * 32 + c * 8 + lane * 4];
           #pragma unroll
           for (int i = 0; i < 4; ++i)
             #pragma unroll
@@ -154,12 +162,40 @@ k0_attention(char* arena, const K0 words)
               total[i][c] = fmaf(left[i], right[c], total[i][c]);
         }
     }
+    // What other warps have of the same rows, from other keys: the largest score and the sum where
+    // the queries have been, the rest where the values have been.
+    __syncthreads();
+    if (part > 0) {
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = (part - 1) * 64 + rows_of * 4 + i;
+        q_tile[row * 16 + lane] = sum[i];
+        q_tile[row * 16 + 8 + lane] = most[i];
+        #pragma unroll
+        for (int c = 0; c < 4; ++c) v_tile[row * 32 + c * 8 + lane] = total[i][c];
+      }
+    }
+    __syncthreads();
+    #pragma unroll 1
+    for (int other = 0; part == 0 && other < 2 - 1; ++other)
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = other * 64 + rows_of * 4 + i;
+        const float theirs = q_tile[row * 16 + 8 + lane], largest = fmaxf(most[i], theirs);
+        const float base = largest == -infinity_f32() ? 0.0f : largest;
+        const float ours = power_of_two(most[i] - base), share = power_of_two(theirs - base);
+        most[i] = largest;
+        sum[i] = fmaf(sum[i], ours, q_tile[row * 16 + lane] * share);
+        #pragma unroll
+        for (int c = 0; c < 4; ++c)
+          total[i][c] = fmaf(total[i][c], ours, v_tile[row * 32 + c * 8 + lane] * share);
+      }
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float whole = lanes_sum(sum[i], 8), inverse = 1.0f / whole;
       const int row = row_first + rows_of * 4 + i;
-      if (row >= queries) continue;
-      float* into = out + ((long long)slice * queries + row) * 32 + lane * 4;
+      if (row >= queries || part > 0) continue;
+      float* into = out_slice + (long long)row * heads * 32 + lane * 4;
       #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const float value = total[i][c];
@@ -169,7 +205,7 @@ k0_attention(char* arena, const K0 words)
   }
 }
 
-struct K1 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits; };
+struct K1 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits, heads; };
 extern "C" __global__ void __launch_bounds__(256, 2)
 k1_few_attention(char* arena, const K1 words)
 {
@@ -184,6 +220,7 @@ k1_few_attention(char* arena, const K1 words)
   const float* __restrict__ v = at<const float>(arena, words.v);
   float* __restrict__ scratch = at<float>(arena, words.scratch);
   const int queries = words.queries, keys = words.keys, splits = words.splits;
+  const int heads = words.heads;
   const int row_tiles = (queries + 4 - 1) / 4;
   const int tile_count = words.slices * row_tiles * splits;
   // Keys of a part: as many steps as all others, the last parts maybe fewer.
@@ -192,13 +229,17 @@ k1_few_attention(char* arena, const K1 words)
   const int group = threadIdx.x / (32 / 4);
   for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
     const int row_first = tile / splits % row_tiles * 4, slice = tile / splits / row_tiles;
-    const float* __restrict__ q_slice = q + (long long)slice * queries * 32;
+    // Rows of ``heads`` slices follow each other.
+    const int head = slice % heads, before = slice - head;
+    const float* __restrict__ q_slice = q + ((long long)before * queries + head) * 32;
     const float* __restrict__ k_slice = k + (long long)slice * keys * 32;
-    const float* __restrict__ v_slice = v + (long long)slice * keys * 32;
+    const float* __restrict__ v_slice = v + ((long long)before * keys + head) * 32;
+    float* __restrict__ out_slice = out + ((long long)before * queries + head) * 32;
     __syncthreads();
     for (int item = threadIdx.x; item < 32 * 4; item += 256) {
       const int row = row_first + item % 4, at = item / 4;
-      q_rows[item] = row < queries ? q_slice[(long long)row * 32 + at] * (0.5f * 1.44269504f) : 0.0f;
+      const float value = row < queries ? q_slice[(long long)row * heads * 32 + at] : 0.0f;
+      q_rows[item] = value * (0.5f * 1.44269504f);
     }
     __syncthreads();
     float most[4], sum[4], total[4][4];
@@ -256,11 +297,11 @@ k1_few_attention(char* arena, const K1 words)
       __syncthreads();
       const int count = lesser_integer<int>(256, stop - first);
       if (group < 32) {
-        const float* from = v_slice + (long long)first * 32 + quad * 4;
+        const float* from = v_slice + (long long)first * heads * 32 + quad * 4;
         #pragma unroll 4
         for (int at = group; at < count; at += 32) {
           const float4 left = *(const float4*)&weights[at * 4];
-          const float4 right = *(const float4*)(from + at * 32);
+          const float4 right = *(const float4*)(from + (long long)at * heads * 32);
           const float rows_of[4] = {left.x, left.y, left.z, left.w};
           #pragma unroll
           for (int i = 0; i < 4; ++i) {
@@ -298,24 +339,25 @@ k1_few_attention(char* arena, const K1 words)
         if (item % 32 == 0) part[4 + row] = whole;
       } else if (row_first + row < queries) {
         const float inverse = 1.0f / whole;
-        out[((long long)slice * queries + row_first) * 32 + item] = value * inverse;
+        out_slice[(long long)(row_first + row) * heads * 32 + item % 32] = value * inverse;
       }
     }
   }
 }
 
-struct K2 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits; };
+struct K2 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits, heads; };
 extern "C" __global__ void __launch_bounds__(256, 2)
 k2_join_attention(char* arena, const K2 words)
 {
   float* __restrict__ out = at<float>(arena, words.out);
   float* __restrict__ scratch = at<float>(arena, words.scratch);
-  const int queries = words.queries, splits = words.splits;
+  const int queries = words.queries, splits = words.splits, heads = words.heads;
   const int row_tiles = (queries + 4 - 1) / 4, count = words.slices * queries * 32;
   for (int place = blockIdx.x * 256 + threadIdx.x; place < count;
        place += gridDim.x * 256) {
     const int column = place % 32, row = place / 32 % queries;
-    const int tile = place / 32 / queries * row_tiles + row / 4;
+    const int slice = place / 32 / queries, head = slice % heads;
+    const int tile = slice * row_tiles + row / 4;
     const float* part = scratch + (long long)tile * splits * 4 * (32 + 2);
     float largest = -infinity_f32();
     for (int at = 0; at < splits; ++at)
@@ -328,35 +370,40 @@ k2_join_attention(char* arena, const K2 words)
       value = fmaf(part[2 * 4 + row % 4 * 32 + column], shrink, value);
     }
     const float inverse = 1.0f / whole;
-    out[place] = value * inverse;
+    out[((long long)(slice - head) * queries + head + (long long)row * heads) * 32 + column]
+        = value * inverse;
   }
 }
 
-struct K3 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits; };
-extern "C" __global__ void __launch_bounds__(256, 2)
+struct K3 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits, heads; };
+extern "C" __global__ void __launch_bounds__(128, 3)
 k3_mma_attention(char* arena, const K3 words)
 {
   __shared__ __align__(16) unsigned k_tile[1152];
   __shared__ __align__(16) unsigned v_tile[1280];
+  __shared__ float joined[20][64];
   float* __restrict__ out = at<float>(arena, words.out);
   const float* __restrict__ q = at<const float>(arena, words.q);
   const float* __restrict__ k = at<const float>(arena, words.k);
   const float* __restrict__ v = at<const float>(arena, words.v);
-  const int queries = words.queries, keys = words.keys;
+  const int queries = words.queries, keys = words.keys, heads = words.heads;
   const bool whole_rows = keys % 4 == 0;
-  const int row_tiles = (queries + 128 - 1) / 128, tile_count = words.slices * row_tiles;
+  const int row_tiles = (queries + 32 - 1) / 32, tile_count = words.slices * row_tiles;
   const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
-  const int part = 0, warp_row = threadIdx.x / 32 % 8 * 16;
+  const int part = threadIdx.x / 64, warp_row = threadIdx.x / 32 % 2 * 16;
   for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
-    const int row_first = tile % row_tiles * 128, slice = tile / row_tiles;
-    const float* __restrict__ q_slice = q + (long long)slice * queries * 32;
+    const int row_first = tile % row_tiles * 32, slice = tile / row_tiles;
+    // Rows of ``heads`` slices follow each other.
+    const int head = slice % heads, before = slice - head;
+    const float* __restrict__ q_slice = q + ((long long)before * queries + head) * 32;
     const float* __restrict__ k_slice = k + (long long)slice * keys * 32;
-    const float* __restrict__ v_slice = v + (long long)slice * keys * 32;
-    float4 k_next[1][2], v_next[1][2];
+    const float* __restrict__ v_slice = v + ((long long)before * keys + head) * 32;
+    float* __restrict__ out_slice = out + ((long long)before * queries + head) * 32;
+    float4 k_next[2][2], v_next[2][2];
     const auto fetch = [&](int first) {
       #pragma unroll
-      for (int each = 0; each < 1; ++each) {
-        const int item = threadIdx.x + each * 256;
+      for (int each = 0; each < 2; ++each) {
+        const int item = threadIdx.x + each * 128;
         const int column = first + item % (64 / 4) * 4, pair = item / (64 / 4);
         const int left = pair < 32 / 2 ? keys - column : 0;
         const float* from = k_slice + (long long)pair * 2 * keys + column;
@@ -364,12 +411,12 @@ k3_mma_attention(char* arena, const K3 words)
         k_next[each][1] = load_four(from + keys, left, whole_rows);
       }
       #pragma unroll
-      for (int each = 0; each < 1; ++each) {
-        const int item = threadIdx.x + each * 256;
+      for (int each = 0; each < 2; ++each) {
+        const int item = threadIdx.x + each * 128;
         const int column = item % (32 / 4) * 4, row = first + item / (32 / 4) * 2;
-        const float* from = v_slice + (long long)row * 32 + column;
+        const float* from = v_slice + (long long)row * heads * 32 + column;
         v_next[each][0] = load_four(from, keys - row, true);
-        v_next[each][1] = load_four(from + 32, keys - row - 1, true);
+        v_next[each][1] = load_four(from + heads * 32, keys - row - 1, true);
       }
     };
     unsigned query[1][2][4];
@@ -382,8 +429,8 @@ k3_mma_attention(char* arena, const K3 words)
         for (int c = 0; c < 4; ++c) {
           const int row = row_first + warp_row + m * 16 + group + c % 2 * 8;
           const int word = step * 8 + member + c / 2 * 4;
-          query[m][step][c] = row < queries ? as_halves(q_slice[row * 32 + 2 * word],
-              q_slice[row * 32 + 2 * word + 1]) : 0u;
+          query[m][step][c] = row < queries ? as_halves(q_slice[row * heads * 32 + 2 * word],
+              q_slice[row * heads * 32 + 2 * word + 1]) : 0u;
         }
       most[m][0] = most[m][1] = -infinity_f32();
       sum[m][0] = sum[m][1] = 0.0f;
@@ -392,13 +439,13 @@ k3_mma_attention(char* arena, const K3 words)
         #pragma unroll
         for (int c = 0; c < 4; ++c) total[m][j][c] = 0.0f;
     }
-    const int stop = lesser_integer<int>(keys, row_first + 128);
+    const int stop = lesser_integer<int>(keys, row_first + 32);
     fetch(0);
     for (int first = 0; first < stop; first += 64) {
       __syncthreads();
       #pragma unroll
-      for (int each = 0; each < 1; ++each) {
-        const int item = threadIdx.x + each * 256;
+      for (int each = 0; each < 2; ++each) {
+        const int item = threadIdx.x + each * 128;
         const int column = item % (64 / 4) * 4, pair = item / (64 / 4);
         const float4 even = k_next[each][0], odd = k_next[each][1];
         if (pair >= 32 / 2) break;
@@ -407,8 +454,8 @@ k3_mma_attention(char* arena, const K3 words)
             as_halves(even.z, odd.z), as_halves(even.w, odd.w));
       }
       #pragma unroll
-      for (int each = 0; each < 1; ++each) {
-        const int item = threadIdx.x + each * 256;
+      for (int each = 0; each < 2; ++each) {
+        const int item = threadIdx.x + each * 128;
         const int column = item % (32 / 4) * 4, pair = item / (32 / 4);
         const float4 even = v_next[each][0], odd = v_next[each][1];
         if (pair >= 64 / 2) break;
@@ -418,19 +465,19 @@ k3_mma_attention(char* arena, const K3 words)
       }
       __syncthreads();
       fetch(first + 64);
-      float score[1][8][4];
+      float score[1][4][4];
       #pragma unroll
       for (int m = 0; m < 1; ++m)
         #pragma unroll
-        for (int j = 0; j < 8; ++j)
+        for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int c = 0; c < 4; ++c) score[m][j][c] = 0.0f;
       #pragma unroll
       for (int step = 0; step < 2; ++step)
         #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < 4; ++j) {
           const unsigned* from
-              = k_tile + (step * 8 + member) * 72 + part * 64 + j * 8 + group;
+              = k_tile + (step * 8 + member) * 72 + part * 32 + j * 8 + group;
           const unsigned b[2] = {from[0], from[4 * 72]};
           #pragma unroll
           for (int m = 0; m < 1; ++m) multiply_fp16(score[m][j], query[m][step], b);
@@ -439,10 +486,10 @@ k3_mma_attention(char* arena, const K3 words)
         #pragma unroll
         for (int m = 0; m < 1; ++m)
           #pragma unroll
-          for (int j = 0; j < 8; ++j)
+          for (int j = 0; j < 4; ++j)
             #pragma unroll
             for (int c = 0; c < 4; ++c) {
-              const int column = first + part * 64 + j * 8 + member * 2 + c % 2;
+              const int column = first + part * 32 + j * 8 + member * 2 + c % 2;
               const int row = row_first + warp_row + m * 16 + group + c / 2 * 8;
               if ((column >= keys || column > row)) score[m][j][c] = -infinity_f32();
             }
@@ -453,7 +500,7 @@ k3_mma_attention(char* arena, const K3 words)
         for (int half = 0; half < 2; ++half) {
           float (*of)[4] = score[m], largest = most[m][half];
           #pragma unroll
-          for (int j = 0; j < 8; ++j)
+          for (int j = 0; j < 4; ++j)
             largest = fmaxf(largest, fmaxf(of[j][half * 2], of[j][half * 2 + 1]));
           largest = row_most(largest);
           // A row without any key yet: what is below is 2 to -infinity.
@@ -462,7 +509,7 @@ k3_mma_attention(char* arena, const K3 words)
           most[m][half] = largest;
           float added = 0.0f;
           #pragma unroll
-          for (int j = 0; j < 8; ++j)
+          for (int j = 0; j < 4; ++j)
             #pragma unroll
             for (int c = half * 2; c < half * 2 + 2; ++c) {
               of[j][c] = power_of_two(fmaf(of[j][c], (0.5f * 1.44269504f), -base));
@@ -476,7 +523,7 @@ k3_mma_attention(char* arena, const K3 words)
           }
         }
       #pragma unroll
-      for (int step = 0; step < 4; ++step) {
+      for (int step = 0; step < 2; ++step) {
         __align__(16) unsigned a[1][4];
         #pragma unroll
         for (int m = 0; m < 1; ++m) {
@@ -488,7 +535,7 @@ k3_mma_attention(char* arena, const K3 words)
               as_halves(of[2 * step + 1][2], of[2 * step + 1][3]));
         }
         const unsigned* from
-            = v_tile + ((part * 4 + step) * 8 + member) * 40 + group;
+            = v_tile + ((part * 2 + step) * 8 + member) * 40 + group;
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const unsigned b[2] = {from[j * 8], from[j * 8 + 4 * 40]};
@@ -497,6 +544,47 @@ k3_mma_attention(char* arena, const K3 words)
         }
       }
     }
+    // What other warps have of the same rows, from other keys.
+    const int lane = threadIdx.x % 64;
+    #pragma unroll
+    for (int m = 0; m < 1; ++m)
+      #pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float (*const theirs)[64]
+            = joined + (part > 0 ? part - 1 : 0) * 20 + (m * 2 + half) * 10;
+        if (part > 0) {
+          theirs[0][lane] = most[m][half];
+          theirs[1][lane] = sum[m][half];
+          #pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            theirs[j * 2 + 2][lane] = total[m][j][half * 2];
+            theirs[j * 2 + 3][lane] = total[m][j][half * 2 + 1];
+          }
+        }
+      }
+    __syncthreads();
+    #pragma unroll 1
+    for (int other = 1; part == 0 && other < 2; ++other)
+      #pragma unroll
+      for (int m = 0; m < 1; ++m)
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float (*const theirs)[64]
+              = joined + (other - 1) * 20 + (m * 2 + half) * 10;
+          const float largest = fmaxf(most[m][half], theirs[0][lane]);
+          const float base = largest == -infinity_f32() ? 0.0f : largest * (0.5f * 1.44269504f);
+          const float ours = power_of_two(fmaf(most[m][half], (0.5f * 1.44269504f), -base));
+          const float other_share = power_of_two(fmaf(theirs[0][lane], (0.5f * 1.44269504f), -base));
+          most[m][half] = largest;
+          sum[m][half] = fmaf(sum[m][half], ours, theirs[1][lane] * other_share);
+          #pragma unroll
+          for (int j = 0; j < 4; ++j)
+            #pragma unroll
+            for (int odd = 0; odd < 2; ++odd) {
+              float& mine = total[m][j][half * 2 + odd];
+              mine = fmaf(mine, ours, theirs[j * 2 + 2 + odd][lane] * other_share);
+            }
+        }
     #pragma unroll
     for (int m = 0; m < 1; ++m)
       #pragma unroll
@@ -504,7 +592,7 @@ k3_mma_attention(char* arena, const K3 words)
         const float whole = row_sum(sum[m][half]), inverse = 1.0f / whole;
         const int row = row_first + warp_row + m * 16 + group + half * 8;
         if (row >= queries || part > 0) continue;
-        float* into = out + ((long long)slice * queries + row) * 32 + member * 2;
+        float* into = out_slice + (long long)row * heads * 32 + member * 2;
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll
@@ -516,7 +604,7 @@ k3_mma_attention(char* arena, const K3 words)
   }
 }
 
-struct K4 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits; };
+struct K4 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits, heads; };
 extern "C" __global__ void __launch_bounds__(256, 2)
 k4_mma_pack_attention(char* arena, const K4 words)
 {
@@ -524,7 +612,8 @@ k4_mma_pack_attention(char* arena, const K4 words)
   const float* __restrict__ k = at<const float>(arena, words.k);
   const float* __restrict__ v = at<const float>(arena, words.v);
   unsigned short* __restrict__ halves = at<unsigned short>(arena, words.scratch);
-  const int keys = words.keys, padded = (keys + 64 - 1) / 64 * 64;
+  const int keys = words.keys, heads = words.heads;
+  const int padded = (keys + 64 - 1) / 64 * 64;
   const bool whole_rows = keys % 4 == 0;
   const int rows_of_keys = 32 * (padded / 8), items = rows_of_keys + padded * (32 / 8);
   const long long count = (long long)words.slices * items;
@@ -540,7 +629,9 @@ k4_mma_pack_attention(char* arena, const K4 words)
     } else {
       const int row = (item - rows_of_keys) / (32 / 8);
       const int column = (item - rows_of_keys) % (32 / 8) * 8;
-      const float* from = v + ((long long)slice * keys + row) * 32 + column;
+      const int head = slice % heads;
+      const long long at_row = (long long)(slice - head) * keys + head + (long long)row * heads;
+      const float* from = v + at_row * 32 + column;
       low = load_four(from, keys - row, true);
       high = load_four(from + 4, keys - row, true);
     }
@@ -550,7 +641,7 @@ k4_mma_pack_attention(char* arena, const K4 words)
   }
 }
 
-struct K5 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits; };
+struct K5 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits, heads; };
 extern "C" __global__ void __launch_bounds__(128, 4)
 k5_mma_packed_attention(char* arena, const K5 words)
 {
@@ -560,7 +651,7 @@ k5_mma_packed_attention(char* arena, const K5 words)
   const float* __restrict__ k = at<const float>(arena, words.k);
   const float* __restrict__ v = at<const float>(arena, words.v);
   unsigned short* __restrict__ halves = at<unsigned short>(arena, words.scratch);
-  const int queries = words.queries, keys = words.keys;
+  const int queries = words.queries, keys = words.keys, heads = words.heads;
   const int row_tiles = (queries + 64 - 1) / 64, tile_count = words.slices * row_tiles;
   const int group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
   const int part = 0, warp_row = threadIdx.x / 32 % 4 * 16;
@@ -569,9 +660,12 @@ k5_mma_packed_attention(char* arena, const K5 words)
   const int turned_row = threadIdx.x % 16, turned_column = threadIdx.x % 32 / 16 * 8;
   for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
     const int row_first = tile % row_tiles * 64, slice = tile / row_tiles;
-    const float* __restrict__ q_slice = q + (long long)slice * queries * 32;
+    // Rows of ``heads`` slices follow each other.
+    const int head = slice % heads, before = slice - head;
+    const float* __restrict__ q_slice = q + ((long long)before * queries + head) * 32;
     const float* __restrict__ k_slice = k + (long long)slice * keys * 32;
-    const float* __restrict__ v_slice = v + (long long)slice * keys * 32;
+    const float* __restrict__ v_slice = v + ((long long)before * keys + head) * 32;
+    float* __restrict__ out_slice = out + ((long long)before * queries + head) * 32;
     const unsigned short* const k_halves = halves + (long long)slice * padded * (32 + 32);
     const unsigned short* const v_halves = k_halves + (long long)padded * 32;
     const auto copy = [&](int first) {
@@ -603,8 +697,8 @@ k5_mma_packed_attention(char* arena, const K5 words)
         for (int c = 0; c < 4; ++c) {
           const int row = row_first + warp_row + m * 16 + group + c % 2 * 8;
           const int word = step * 8 + member + c / 2 * 4;
-          query[m][step][c] = row < queries ? as_halves(q_slice[row * 32 + 2 * word],
-              q_slice[row * 32 + 2 * word + 1]) : 0u;
+          query[m][step][c] = row < queries ? as_halves(q_slice[row * heads * 32 + 2 * word],
+              q_slice[row * heads * 32 + 2 * word + 1]) : 0u;
         }
       most[m][0] = most[m][1] = -infinity_f32();
       sum[m][0] = sum[m][1] = 0.0f;
@@ -711,7 +805,7 @@ k5_mma_packed_attention(char* arena, const K5 words)
         const float whole = row_sum(sum[m][half]), inverse = 1.0f / whole;
         const int row = row_first + warp_row + m * 16 + group + half * 8;
         if (row >= queries || part > 0) continue;
-        float* into = out + ((long long)slice * queries + row) * 32 + member * 2;
+        float* into = out_slice + (long long)row * heads * 32 + member * 2;
         #pragma unroll
         for (int j = 0; j < 4; ++j)
           #pragma unroll

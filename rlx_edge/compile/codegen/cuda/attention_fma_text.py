@@ -15,26 +15,26 @@ $head
 {
   __shared__ __align__(16) float q_tile[$depth * $rows];
   __shared__ __align__(16) float k_tile[$key_words];
-  __shared__ __align__(16) float v_tile[$keys * $width];
+  __shared__ __align__(16) float v_tile[$step_keys * $width];
 $weight_tile\
 $pointers\
 """
     + TILES
     + """\
-  const int lane = threadIdx.x % 8, rows_of = threadIdx.x / 8;
+  const int part = $part, lane = threadIdx.x % 8, rows_of = threadIdx.x % $part_threads / 8;
 """
     + SLICES
     + """\
     const auto keys_at = [&](int first, int each) {
       const int item = threadIdx.x + each * $threads;
-      const int column = first + item % ($keys / 4) * 4, row = item / ($keys / 4);
+      const int column = first + item % ($step_keys / 4) * 4, row = item / ($step_keys / 4);
       const float* from = k_slice + (long long)row * keys + column;
       return load_four(from, row < $depth ? keys - column : 0, whole_rows);
     };
     const auto values_at = [&](int first, int each) {
       const int item = threadIdx.x + each * $threads;
       const int column = item % ($width / 4) * 4, row = first + item / ($width / 4);
-      return load_four(v_slice + (long long)row * $width + column, keys - row, true);
+      return load_four(v_slice + (long long)row * heads * $width + column, keys - row, true);
     };
     float4 k_next[$k_each], v_next[$v_each];
     const auto fetch_keys = [&](int first) {
@@ -51,7 +51,7 @@ $fetch_first\
       const int row = item % $rows, at = item / $rows * 4;
       float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       if (row_first + row < queries)
-        four = *(const float4*)(q_slice + (long long)(row_first + row) * $depth + at);
+        four = *(const float4*)(q_slice + (long long)(row_first + row) * heads * $depth + at);
       q_tile[at * $rows + row] = four.x * $log_scale;
       q_tile[(at + 1) * $rows + row] = four.y * $log_scale;
       q_tile[(at + 2) * $rows + row] = four.z * $log_scale;
@@ -66,12 +66,12 @@ $fetch_first\
       for (int j = 0; j < $width_each; ++j) total[i][j] = 0.0f;
     }
     const int stop = $stop;
-    for (int first = 0; first < stop; first += $keys) {
+    for (int first = 0; first < stop; first += $step_keys) {
       __syncthreads();
 $store_unroll
       for (int each = 0; each < $k_each; ++each) {
         const int item = threadIdx.x + each * $threads;
-        if (item < $depth * ($keys / 4)) *(float4*)&k_tile[item * 4] = $next_keys;
+        if (item < $depth * ($step_keys / 4)) *(float4*)&k_tile[item * 4] = $next_keys;
       }
       __syncthreads();
 $values_ahead\
@@ -88,7 +88,8 @@ $values_ahead\
           *(float4*)&left[i] = *(const float4*)&q_tile[step * $rows + rows_of * $row_each + i];
         #pragma unroll
         for (int j = 0; j < $key_each; j += 4)
-          *(float4*)&right[j] = *(const float4*)&k_tile[step * $keys + j * 8 + lane * 4];
+          *(float4*)&right[j] = *(const float4*)&k_tile[
+              step * $step_keys + part * $keys + j * 8 + lane * 4];
         #pragma unroll
         for (int i = 0; i < $row_each; ++i)
           #pragma unroll
@@ -101,7 +102,7 @@ $change_scores\
         for (int i = 0; i < $row_each; ++i)
           #pragma unroll
           for (int j = 0; j < $key_each; ++j) {
-            const int column = first + j / 4 * 32 + lane * 4 + j % 4;
+            const int column = first + part * $keys + j / 4 * 32 + lane * 4 + j % 4;
             const int row = row_first + rows_of * $row_each + i;
             if ($unseen) score[i][j] = -infinity_f32();
           }
@@ -126,6 +127,7 @@ $change_scores\
         #pragma unroll
         for (int j = 0; j < $width_each; ++j) total[i][j] = total[i][j] * shrink;
       }
+      float* const weights = w_tile + part * $keys * $rows;
       // Rows by fours; which four lies where depends on the key, so that threads meet no bank
       // twice.
       #pragma unroll
@@ -133,13 +135,13 @@ $change_scores\
         #pragma unroll
         for (int i = 0; i < $row_each; i += 4) {
           const int four = (rows_of * $row_each + i) / 4 ^ lane;
-          *(float4*)&w_tile[(j / 4 * 32 + lane * 4 + j % 4) * $rows + four * 4] = make_float4(
+          *(float4*)&weights[(j / 4 * 32 + lane * 4 + j % 4) * $rows + four * 4] = make_float4(
               score[i][j], score[i + 1][j], score[i + 2][j], score[i + 3][j]);
         }
 $store_unroll
       for (int each = 0; each < $v_each; ++each) {
         const int item = threadIdx.x + each * $threads;
-        if (item < $keys * ($width / 4)) *(float4*)&v_tile[item * 4] = $next_values;
+        if (item < $step_keys * ($width / 4)) *(float4*)&v_tile[item * 4] = $next_values;
       }
       __syncthreads();
 $keys_ahead\
@@ -152,12 +154,12 @@ $keys_ahead\
           #pragma unroll
           for (int i = 0; i < $row_each; i += 4) {
             const int four = (rows_of * $row_each + i) / 4 ^ of % 8;
-            *(float4*)&left[i] = *(const float4*)&w_tile[key * $rows + four * 4];
+            *(float4*)&left[i] = *(const float4*)&weights[key * $rows + four * 4];
           }
           #pragma unroll
           for (int c = 0; c < $width_each; c += $width_step)
             *($width_vector*)&right[c] = *(const $width_vector*)&v_tile[
-                key * $width + c * 8 + lane * $width_step];
+                (part * $keys + key) * $width + c * 8 + lane * $width_step];
           #pragma unroll
           for (int i = 0; i < $row_each; ++i)
             #pragma unroll
@@ -165,12 +167,13 @@ $keys_ahead\
               total[i][c] = fmaf(left[i], right[c], total[i][c]);
         }
     }
+$join\
     #pragma unroll
     for (int i = 0; i < $row_each; ++i) {
       const float whole = lanes_sum(sum[i], 8), inverse = 1.0f / whole;
       const int row = row_first + rows_of * $row_each + i;
-      if (row >= queries) continue;
-      float* into = out + ((long long)slice * queries + row) * $width + lane * $width_step;
+      if (row >= queries || part > 0) continue;
+      float* into = out_slice + (long long)row * heads * $width + lane * $width_step;
       #pragma unroll
       for (int c = 0; c < $width_each; ++c) {
         const float value = total[i][c];
@@ -181,12 +184,42 @@ $keys_ahead\
 }
 """
 )
+JOIN_TILED = """\
+    // What other warps have of the same rows, from other keys: the largest score and the sum where
+    // the queries have been, the rest where the values have been.
+    __syncthreads();
+    if (part > 0) {
+      #pragma unroll
+      for (int i = 0; i < $row_each; ++i) {
+        const int row = (part - 1) * $rows + rows_of * $row_each + i;
+        q_tile[row * 16 + lane] = sum[i];
+        q_tile[row * 16 + 8 + lane] = most[i];
+        #pragma unroll
+        for (int c = 0; c < $width_each; ++c) v_tile[row * $width + c * 8 + lane] = total[i][c];
+      }
+    }
+    __syncthreads();
+    #pragma unroll 1
+    for (int other = 0; part == 0 && other < $parts - 1; ++other)
+      #pragma unroll
+      for (int i = 0; i < $row_each; ++i) {
+        const int row = other * $rows + rows_of * $row_each + i;
+        const float theirs = q_tile[row * 16 + 8 + lane], largest = fmaxf(most[i], theirs);
+        const float base = largest == -infinity_f32() ? 0.0f : largest;
+        const float ours = power_of_two(most[i] - base), share = power_of_two(theirs - base);
+        most[i] = largest;
+        sum[i] = fmaf(sum[i], ours, q_tile[row * 16 + lane] * share);
+        #pragma unroll
+        for (int c = 0; c < $width_each; ++c)
+          total[i][c] = fmaf(total[i][c], ours, v_tile[row * $width + c * 8 + lane] * share);
+      }
+"""
 CHANGE_TILED = """\
       #pragma unroll
       for (int i = 0; i < $row_each; ++i)
         #pragma unroll
         for (int j = 0; j < $key_each; ++j) {
-          const int column = first + j / 4 * 32 + lane * 4 + j % 4;
+          const int column = first + part * $keys + j / 4 * 32 + lane * 4 + j % 4;
           const int row = row_first + rows_of * $row_each + i;
           float x = score[i][j];
 $bias\
@@ -214,6 +247,7 @@ $pointers\
 """
     + """\
   const int queries = words.queries, keys = words.keys, splits = words.splits;
+  const int heads = words.heads;
   const int row_tiles = (queries + $rows - 1) / $rows;
   const int tile_count = words.slices * row_tiles * splits;
   // Keys of a part: as many steps as all others, the last parts maybe fewer.
@@ -228,7 +262,8 @@ $pointers\
     __syncthreads();
     for (int item = threadIdx.x; item < $depth * $rows; item += $threads) {
       const int row = row_first + item % $rows, at = item / $rows;
-      q_rows[item] = row < queries ? q_slice[(long long)row * $depth + at] * $log_scale : 0.0f;
+      const float value = row < queries ? q_slice[(long long)row * heads * $depth + at] : 0.0f;
+      q_rows[item] = value * $log_scale;
     }
     __syncthreads();
     float most[$rows], sum[$rows], total[$rows][4];
@@ -287,11 +322,11 @@ $bias\
       __syncthreads();
       const int count = lesser_integer<int>($threads, stop - first);
       if (group < $groups) {
-        const float* from = v_slice + (long long)first * $width + quad * 4;
+        const float* from = v_slice + (long long)first * heads * $width + quad * 4;
         #pragma unroll $unroll_values
         for (int at = group; at < count; at += $groups) {
           const float4 left = *(const float4*)&weights[at * $rows];
-          const float4 right = *(const float4*)(from + at * $width);
+          const float4 right = *(const float4*)(from + (long long)at * heads * $width);
           const float rows_of[4] = {left.x, left.y, left.z, left.w};
           #pragma unroll
           for (int i = 0; i < $rows; ++i) {
@@ -329,7 +364,7 @@ $bias\
         if (item % $width == 0) part[$rows + row] = whole;
       } else if (row_first + row < queries) {
         const float inverse = 1.0f / whole;
-        out[((long long)slice * queries + row_first) * $width + item] = $result;
+        out_slice[(long long)(row_first + row) * heads * $width + item % $width] = $result;
       }
     }
   }
@@ -340,12 +375,13 @@ JOIN = """\
 $head
 {
 $pointers\
-  const int queries = words.queries, splits = words.splits;
+  const int queries = words.queries, splits = words.splits, heads = words.heads;
   const int row_tiles = (queries + $rows - 1) / $rows, count = words.slices * queries * $width;
   for (int place = blockIdx.x * $threads + threadIdx.x; place < count;
        place += gridDim.x * $threads) {
     const int column = place % $width, row = place / $width % queries;
-    const int tile = place / $width / queries * row_tiles + row / $rows;
+    const int slice = place / $width / queries, head = slice % heads;
+    const int tile = slice * row_tiles + row / $rows;
     const float* part = scratch + (long long)tile * splits * $rows * ($width + 2);
     float largest = -infinity_f32();
     for (int at = 0; at < splits; ++at)
@@ -358,7 +394,8 @@ $pointers\
       value = fmaf(part[2 * $rows + row % $rows * $width + column], shrink, value);
     }
     const float inverse = 1.0f / whole;
-    out[place] = $result;
+    out[((long long)(slice - head) * queries + head + (long long)row * heads) * $width + column]
+        = $result;
   }
 }
 """

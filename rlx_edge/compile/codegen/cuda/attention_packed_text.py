@@ -45,7 +45,8 @@ PACK = """\
 $head
 {
 $pointers\
-  const int keys = words.keys, padded = (keys + $pad - 1) / $pad * $pad;
+  const int keys = words.keys, heads = words.heads;
+  const int padded = (keys + $pad - 1) / $pad * $pad;
   const bool whole_rows = keys % 4 == 0;
   const int rows_of_keys = $depth * (padded / 8), items = rows_of_keys + padded * ($width / 8);
   const long long count = (long long)words.slices * items;
@@ -61,7 +62,9 @@ $pointers\
     } else {
       const int row = (item - rows_of_keys) / ($width / 8);
       const int column = (item - rows_of_keys) % ($width / 8) * 8;
-      const float* from = v + ((long long)slice * keys + row) * $width + column;
+      const int head = slice % heads;
+      const long long at_row = (long long)(slice - head) * keys + head + (long long)row * heads;
+      const float* from = v + at_row * $width + column;
       low = load_four(from, keys - row, true);
       high = load_four(from + 4, keys - row, true);
     }

@@ -59,9 +59,9 @@ static __device__ __forceinline__ float4 load_four(const float* from, int left, 
 """
 """A row of keys starts at a multiple of 16 bytes where their number is one of 4."""
 QUERY_WORD = {
-    "tf32": "as_tf32(row < queries ? q_slice[row * $depth + word] : 0.0f)",
-    "fp16": "row < queries ? as_halves(q_slice[row * $depth + 2 * word],\n"
-    "              q_slice[row * $depth + 2 * word + 1]) : 0u",
+    "tf32": "as_tf32(row < queries ? q_slice[row * heads * $depth + word] : 0.0f)",
+    "fp16": "row < queries ? as_halves(q_slice[row * heads * $depth + 2 * word],\n"
+    "              q_slice[row * heads * $depth + 2 * word + 1]) : 0u",
 }
 WEIGHTS = {
     "tf32": """\
@@ -81,16 +81,19 @@ VALUE_ROW = {"tf32": "member * 2", "fp16": "member"}
 VALUE_NEXT = {"tf32": 1, "fp16": 4}
 """Rows of words: where a fragment starts, and from its first word to its second."""
 TILES = """\
-  const int queries = words.queries, keys = words.keys;
+  const int queries = words.queries, keys = words.keys, heads = words.heads;
   const bool whole_rows = keys % 4 == 0;
   const int row_tiles = (queries + $rows - 1) / $rows, tile_count = words.slices * row_tiles;
 """
 SLICES = """\
   for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
     const int row_first = tile % row_tiles * $rows, slice = tile / row_tiles;
-    const float* __restrict__ q_slice = q + (long long)slice * queries * $depth;
+    // Rows of ``heads`` slices follow each other.
+    const int head = slice % heads, before = slice - head;
+    const float* __restrict__ q_slice = q + ((long long)before * queries + head) * $depth;
     const float* __restrict__ k_slice = k + (long long)slice * keys * $depth;
-    const float* __restrict__ v_slice = v + (long long)slice * keys * $width;
+    const float* __restrict__ v_slice = v + ((long long)before * keys + head) * $width;
+    float* __restrict__ out_slice = out + ((long long)before * queries + head) * $width;
 $bias_slice\
 """
 PLACE = """\
@@ -179,7 +182,7 @@ $join\
         const float whole = row_sum(sum[m][half]), inverse = 1.0f / whole;
         const int row = row_first + warp_row + m * 16 + group + half * 8;
         if (row >= queries || part > 0) continue;
-        float* into = out + ((long long)slice * queries + row) * $width + member * 2;
+        float* into = out_slice + (long long)row * heads * $width + member * 2;
         #pragma unroll
         for (int j = 0; j < $width_tiles; ++j)
           #pragma unroll
@@ -219,9 +222,9 @@ $pointers\
       for (int each = 0; each < $v_each; ++each) {
         const int item = threadIdx.x + each * $threads;
         const int column = item % ($width / 4) * 4, row = first + item / ($width / 4) * 2;
-        const float* from = v_slice + (long long)row * $width + column;
+        const float* from = v_slice + (long long)row * heads * $width + column;
         v_next[each][0] = load_four(from, keys - row, true);
-        v_next[each][1] = load_four(from + $width, keys - row - 1, true);
+        v_next[each][1] = load_four(from + heads * $width, keys - row - 1, true);
       }
     };
 """

@@ -8,6 +8,7 @@ from rlx_edge.compile.codegen.cuda.attention_fma_text import (
     CHANGE_TILED,
     FEW,
     JOIN,
+    JOIN_TILED,
     KEYS_READ,
     SCRATCH,
     TILED,
@@ -102,7 +103,16 @@ def _tiled(kernel: TemplateKernel, head: str) -> tuple[AttentionTile, dict[str, 
     edge = f"first + {tile.step_keys} > keys"
     if kernel.option("causal"):
         edge = f"{edge} || first + {tile.step_keys} > row_first"
-    numbers |= {"keys": tile.keys, "key_words": tile.key_words, "at_edge": edge}
+    part_threads = tile.threads // tile.parts
+    numbers |= {
+        "keys": tile.keys,
+        "step_keys": tile.step_keys,
+        "key_words": tile.key_words,
+        "at_edge": edge,
+        "part": f"threadIdx.x / {part_threads}" if tile.parts > 1 else "0",
+        "parts": tile.parts,
+        "part_threads": part_threads,
+    }
     return tile, numbers
 
 
@@ -114,7 +124,6 @@ def emit_mma_attention(kernel: TemplateKernel, head: str) -> str:
     folds = not tile.is_biased and is_positive(str(kernel.option("scale")))
     numbers |= {
         "value_words": tile.value_words,
-        "step_keys": tile.step_keys,
         "k_stride": tile.step_keys + KEYS_PAD,
         "v_stride": tile.value_stride,
         "depth_steps": tile.depth // (8 * PER_WORD[precision]),
@@ -124,9 +133,6 @@ def emit_mma_attention(kernel: TemplateKernel, head: str) -> str:
         "m_tiles": tile.warp_rows // 16,
         "warp_rows": tile.warp_rows,
         "row_warps": tile.rows // tile.warp_rows,
-        "part": f"threadIdx.x / {tile.threads // tile.parts}" if tile.parts > 1 else "0",
-        "parts": tile.parts,
-        "part_threads": tile.threads // tile.parts,
         "joined": tile.warp_rows // 8 * tile.join_row * (tile.parts - 1),
         "joined_each": tile.warp_rows // 8 * tile.join_row,
         "joined_row": tile.join_row,
@@ -179,7 +185,7 @@ def emit_pack_attention(kernel: TemplateKernel, head: str) -> str:
 def emit_attention(kernel: TemplateKernel, head: str) -> str:
     """The same in f32 with fused multiply-adds, for many queries."""
     tile, numbers = _tiled(kernel, head)
-    row_each = tile.rows // (tile.threads // LANES)
+    row_each = tile.rows * tile.parts * LANES // tile.threads
     key_each, width_each = tile.keys // LANES, tile.width // LANES
     step = next(step for step in (4, 2, 1) if width_each % step == 0)
     replace = tile.weights_replace_keys
@@ -192,7 +198,7 @@ def emit_attention(kernel: TemplateKernel, head: str) -> str:
         "store_unroll": f"      #pragma unroll{'' if tile.loads_ahead else ' 4'}",
         "next_keys": "k_next[each]" if tile.loads_ahead else "keys_at(first, each)",
         "next_values": "v_next[each]" if tile.loads_ahead else "values_at(first, each)",
-        "keys_ahead": f"      fetch_keys(first + {tile.keys});\n" if tile.loads_ahead else "",
+        "keys_ahead": f"      fetch_keys(first + {tile.step_keys});\n" if tile.loads_ahead else "",
         "values_ahead": "      fetch_values(first);\n" if tile.loads_ahead else "",
         "row_each": row_each,
         "key_each": key_each,
@@ -200,11 +206,17 @@ def emit_attention(kernel: TemplateKernel, head: str) -> str:
         "width_step": step,
         "unroll": 2 if width_each <= 8 else 1,
         "width_vector": VECTORS[step],
-        "k_each": -(-tile.depth * tile.keys // 4 // tile.threads),
-        "v_each": -(-tile.width * tile.keys // 4 // tile.threads),
+        "k_each": -(-tile.depth * tile.step_keys // 4 // tile.threads),
+        "v_each": -(-tile.width * tile.step_keys // 4 // tile.threads),
     }
     return _filled(
-        TILED, numbers, {"change_scores": CHANGE_TILED if tile.is_biased else ""}, tile.is_biased
+        TILED,
+        numbers,
+        {
+            "change_scores": CHANGE_TILED if tile.is_biased else "",
+            "join": JOIN_TILED if tile.parts > 1 else "",
+        },
+        tile.is_biased,
     )
 
 

@@ -110,8 +110,6 @@ def _reduce(em: Emission, item: Pass, row: Scope, form: Spread) -> str:
     inside.lines += [*decode(loops, "item", em.ranges), *_held_lines(item.held)]
     with _given(em, item.held):
         element = em.value(item.body, Scope(inside, frozenset(item.names), row))
-    if item.keeps:
-        inside.line(f"stage_{dtype.name}[Row::at(item)] = {element};")
     inside.line(f"return {element};")
     way, staged = ("freely", "shares") if item.is_free else ("in_order", "stage")
     used = [staged, "parts", *(["stage"] if item.keeps else [])]
@@ -121,7 +119,8 @@ def _reduce(em: Emission, item: Pass, row: Scope, form: Spread) -> str:
     call = Block()
     call.line(f"{count(loops, em.ranges)}, {start}, {arrays[0]}, {arrays[1]},")
     call.nested(f"[&](unsigned item) -> {kept}", inside, "},")
-    call.line(f"[]({kept} a, {kept} b) -> {kept} {{ return {joined}; }});")
+    last = f", {arrays[2]}" if item.keeps else ""
+    call.line(f"[]({kept} a, {kept} b) -> {kept} {{ return {joined}; }}{last});")
     row.block.line(f"const {kept} {name} = Row::{way}<{kept}>(")
     row.block.lines += [f"{INDENT}{line}" for line in call.lines]
     return name

@@ -39,6 +39,11 @@ struct Rows {
   {
     return own ? threadIdx.x % TEAM : threadIdx.x;
   }
+  // An item that is there: threads take four at once, and leave out what is beyond the last.
+  static __device__ __forceinline__ unsigned inside(unsigned item, unsigned count)
+  {
+    return item < count ? item : count - 1;
+  }
   // Where an item of an own row is staged.
   static __device__ __forceinline__ unsigned at(unsigned item) { return team() * pitch + item; }
 
@@ -57,13 +62,22 @@ struct Rows {
     return join(join(p[0], p[2]), join(p[1], p[3]));
   }
 
-  // Any order gives the same bits: each thread its share, then the shares.
+  // Any order gives the same bits: each thread its share, then the shares. Elements stay in `kept`.
   template <typename T, typename Element, typename Join>
   static __device__ __forceinline__ T freely(
-    unsigned count, T start, T* shares, T* parts, Element element, Join join)
+    unsigned count, T start, T* shares, T* parts, Element element, Join join, T* kept = nullptr)
   {
     T share = start;
-    for (unsigned item = place(); item < count; item += width) share = join(share, element(item));
+    for (unsigned item = place(); item < count; item += 4 * width) {
+      T value[4];
+#pragma unroll
+      for (unsigned n = 0; n < 4; ++n) value[n] = element(inside(item + n * width, count));
+#pragma unroll
+      for (unsigned n = 0; n < 4; ++n) {
+        if (kept) kept[at(item + n * width)] = value[n];
+        if (item + n * width < count) share = join(share, value[n]);
+      }
+    }
     shares[team() * shares_pitch + threadIdx.x % TEAM] = share;
     __syncthreads();
     if (threadIdx.x < 4 * teams)
@@ -83,7 +97,13 @@ struct Rows {
   {
     const T* mine = stage + threadIdx.x / 4 * pitch;
     if (own) {
-      for (unsigned item = place(); item < count; item += width) stage[at(item)] = element(item);
+      for (unsigned item = place(); item < count; item += 4 * width) {
+        T value[4];
+#pragma unroll
+        for (unsigned n = 0; n < 4; ++n) value[n] = element(inside(item + n * width, count));
+#pragma unroll
+        for (unsigned n = 0; n < 4; ++n) stage[at(item + n * width)] = value[n];
+      }
       __syncthreads();
       if (threadIdx.x < 4 * teams) parts[threadIdx.x] = added(start, count, mine, join);
       __syncthreads();
@@ -95,9 +115,18 @@ struct Rows {
       const unsigned present = chunks < teams ? chunks : teams;
       T part = start;
       for (unsigned done = 0; done == 0 || (done < CHUNK && done < left); done += piece) {
-        for (unsigned item = place(); item < present * piece; item += width) {
-          const unsigned from = item / piece * CHUNK + done + item % piece;
-          if (from < left) stage[item / piece * pitch + item % piece] = element(first + from);
+        for (unsigned item = place(); item < present * piece; item += 4 * width) {
+          T value[4];
+#pragma unroll
+          for (unsigned n = 0; n < 4; ++n) {
+            const unsigned k = item + n * width, from = k / piece * CHUNK + done + k % piece;
+            value[n] = element(first + inside(from, left));
+          }
+#pragma unroll
+          for (unsigned n = 0; n < 4; ++n) {
+            const unsigned k = item + n * width;
+            stage[k / piece * pitch + k % piece] = value[n];
+          }
         }
         __syncthreads();
         if (threadIdx.x < 4 * teams) {

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rlx_edge.compile.codegen.spirv.assembler import Code
+from rlx_edge.compile.codegen.spirv.contraction_shape import LANES
 from rlx_edge.compile.codegen.spirv.interface import Interface
+from rlx_edge.compile.codegen.spirv.words import Words
 from rlx_edge.ir.kernel import TemplateKernel
 
 Extras: TypeAlias = list[list[int]]
@@ -40,6 +42,8 @@ class Operands(ABC):
     """Whether a product may be added to its chain with one rounding."""
     a_quads: bool
     """Whether A is read four k at a time, else one element."""
+    a_fours: bool = False
+    """Whether four k of A, read one by one, have an address in common (``a_four``)."""
     b_quads: bool
     """Whether B is read four columns at a time."""
     a_rows_first: bool
@@ -52,6 +56,15 @@ class Operands(ABC):
     @abstractmethod
     def a(self, code: Code, base: int, k: int, inside: int) -> int:
         """An element of A, or four k of it; anything that can be read unless ``inside``."""
+
+    def a_four(self, code: Code, base: int, k: int, inside: int) -> list[int]:
+        """Four elements of A from ``k`` on, a multiple of four; anything that can be read where
+        ``a_exists`` does not hold."""
+        w, found = Words(code), []
+        for lane in range(LANES):
+            at = w.plus(k, lane)
+            found.append(self.a(code, base, at, self.a_exists(code, at, inside)))
+        return found
 
     def a_exists(self, code: Code, k: int, inside: int) -> int:
         """Whether an element that is ``inside`` is one, and no padding of k."""

@@ -80,6 +80,7 @@ class Contraction:
             self.across, self.down = w.split(self.local, shape.down)
         else:
             self.down, self.across = w.split(self.local, shape.across)
+        self.a_vectors = operands.a_quads or operands.a_fours
         self.a_items: list[Item] = []
         self.b_items: list[Item] = []
 
@@ -158,7 +159,7 @@ class Contraction:
         tile, quads = shape.tile, shape.tile.depth // LANES
         begin = w.scaled(self.part, shape.part_vectors)
         self.a_items, self.b_items = [], []
-        width, steps = (quads, LANES) if ops.a_quads else (tile.depth, 1)
+        width, steps = (quads, LANES) if self.a_vectors else (tile.depth, 1)
         for number in range(tile.rows * width // shape.part_threads):
             item = w.plus(self.local, number * shape.part_threads)
             if ops.a_rows_first:
@@ -209,6 +210,10 @@ class Contraction:
         found: list[tuple[int, int]] = []
         for item in self.a_items:
             k, exists = self.exists(code, item, steps)
+            if ops.a_fours:
+                four = ops.a_four(code, item.base, k, exists)
+                found.append((vector, code.op("CompositeConstruct", vector, *four)))
+                continue
             exists = ops.a_exists(code, k, exists)
             found.append((vector if ops.a_quads else real, ops.a(code, item.base, k, exists)))
         for item in self.b_items:
@@ -221,14 +226,15 @@ class Contraction:
         ops, shape, w = self.operands, self.shape, Words(code)
         for item, value in zip(self.a_items, values, strict=False):
             k, exists = self.exists(code, item, steps)
-            exists = ops.a_exists(code, k, exists)
-            if not ops.a_quads:
+            if not self.a_vectors:
+                exists = ops.a_exists(code, k, exists)
                 self.put(code, item.place, item.lane, w.or_zero(exists, value))
                 continue
-            value = w.vector_or_zero(exists, value)
-            for lane in range(LANES):
+            lanes = [self.lane(code, value, lane) for lane in range(LANES)]
+            for lane, number in enumerate(lanes):
+                present = ops.a_exists(code, w.plus(k, lane), exists) if ops.a_fours else exists
                 place = w.plus(item.place, lane * shape.a_pitch)
-                self.put(code, place, item.lane, self.lane(code, value, lane))
+                self.put(code, place, item.lane, w.or_zero(present, number))
         for item, value in zip(self.b_items, values[len(self.a_items) :], strict=True):
             _, exists = self.exists(code, item, steps)
             zeroed = w.vector_or_zero if ops.b_quads else w.or_zero

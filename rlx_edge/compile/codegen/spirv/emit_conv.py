@@ -176,6 +176,7 @@ class ConvOperands(Operands):
         self.depth = w.scaled(words["blocks"], taps * LANES)
         self.chain, self.fused = chain_of(words.kernel)
         self.a_quads, self.b_quads = self.images.blocked_in, True
+        self.a_fours = not self.a_quads
         self.a_rows_first = True
 
     def at_row(self, code: Code, place: Place, row: int) -> int:
@@ -194,6 +195,19 @@ class ConvOperands(Operands):
             return self.io.load_vector(code, A, w.div(at, w.c(LANES)))
         channel = w.add(w.scaled(block, LANES), lane)
         return self.io.load(code, A, w.kept(inside, w.add(at, w.mul(channel, words["a_plane"]))))
+
+    def a_four(self, code: Code, base: int, k: int, inside: int) -> list[int]:
+        """One tap in four planes."""
+        w, plane = Words(code), self.words["a_plane"]
+        line, column = w.split(w.div(k, w.c(LANES)), self.images.kernel_columns)
+        block, row = w.split(line, self.images.kernel_rows)
+        first = w.mul(w.scaled(block, LANES), plane)
+        at = w.add(base, self.images.tap(code, row, column), first)
+        return [
+            self.io.load(code, A, w.kept(self.a_exists(code, w.plus(k, lane), inside),
+                                         w.add(at, w.scaled(plane, lane)) if lane else at))
+            for lane in range(LANES)
+        ]  # fmt: skip
 
     def a_exists(self, code: Code, k: int, inside: int) -> int:
         """Planes have no channels beyond the last; blocks do."""

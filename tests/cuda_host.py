@@ -122,6 +122,15 @@ static void multiply(float* d, const unsigned* a, const unsigned* b, bool halves
       }
   __syncthreads();
 }
+static const unsigned* words_open[1024];
+static void load_matrices(unsigned* d, const unsigned* row)
+{
+  const unsigned me = current, warp = me / 32 * 32;
+  words_open[me] = row;
+  __syncthreads();
+  for (int m = 0; m < 4; ++m) d[m] = words_open[warp + m * 8 + me % 32 / 4][me % 4];
+  __syncthreads();
+}
 static void copy_sixteen(void* to, const void* from, bool there)
 {
   there ? memcpy(to, from, 16) : memset(to, 0, 16);
@@ -218,7 +227,16 @@ static float lanes_sum(float x, unsigned lanes)
   for (unsigned bit = 1; bit < lanes; bit *= 2) x = x + beside(x, bit);
   return x;
 }
-static void __syncwarp() { __syncthreads(); }
+static bool warp_any(bool x)
+{
+  const unsigned warp = threadIdx.x / 32 * 32;
+  opened[threadIdx.x] = x;
+  __syncthreads();
+  bool any = false;
+  for (unsigned lane = 0; lane < 32; ++lane) any = any || opened[warp + lane] != 0;
+  __syncthreads();
+  return any;
+}
 static float power_of_two(float x) { return exp2f(x); }
 
 static void run_group(unsigned each, bool together)

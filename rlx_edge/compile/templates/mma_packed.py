@@ -17,7 +17,8 @@ ROW_WORDS = 16
 """Words of a row of input in shared memory."""
 SUM_PAD = 4
 """Words behind a row of sums."""
-MOST_STEPS = 8
+MOST_STEPS = 4
+"""Fours of sums of a thread between two barriers, if it can be: their operands are in registers."""
 SPLIT_GROUPS = 264
 """Workgroups that a split sum may have: two for each processor of a large GPU."""
 MOST_SPLITS = 16
@@ -56,11 +57,12 @@ class PackedTile:
 
     def join(self, precision: str) -> int:
         """Blocks of 16 rows of each warp whose sums go through shared memory at a time: as many as
-        fit, and as give a thread no more fours than ``MOST_STEPS``."""
-        blocks, most = self.warp_rows // 16, MOST_STEPS * self.threads * 4
-        while (
-            self.join_rows(blocks) * (self.columns + SUM_PAD) > self.shared_words(precision)
-            or self.join_rows(blocks) * self.columns > most
+        fit, and as give a thread no more fours than ``MOST_STEPS``, but at least one."""
+        words, fours = self.shared_words(precision), MOST_STEPS * self.threads
+        blocks = self.warp_rows // 16
+        while blocks > 1 and (
+            self.join_rows(blocks) * (self.columns + SUM_PAD) > words
+            or self.join_rows(blocks) * self.columns > fours * 4
         ):
             blocks //= 2
         return blocks

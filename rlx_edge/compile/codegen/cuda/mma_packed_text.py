@@ -118,10 +118,12 @@ $copy_a\
     for (int round = 0; round < rounds; ++round) {
       wait_copies<$stages - 2>();
       __syncthreads();
+      const unsigned* const a_tile = tiles + now * $stage_words + warp_row * 16;
+      const unsigned* const b_tile = tiles + now * $stage_words + $rows * 16;
+$load\
+      // The next copies start while fragments are on their way.
       if (round + $stages - 1 < rounds) fetch(next);
       close_copies();
-      const unsigned* a_tile = tiles + now * $stage_words + (warp_row + group) * 16;
-      const unsigned* b_tile = tiles + now * $stage_words + $rows * 16;
 $step\
       now = now + 1 == $stages ? 0 : now + 1;
       next = next + 1 == $stages ? 0 : next + 1;
@@ -269,60 +271,70 @@ COPY_SINGLE = """\
           #pragma unroll
           for (int c = 0; c < 4; ++c) copy_four(to + c, c < left ? from + c : a, c < left);
 """
-STEPS = {
+LOADS = {
     "tf32": """\
-      #pragma unroll
-      for (int at = 0; at < 4; at += 2) {
-        const int low = (at ^ turn(group)) * 4 + member;
-        const int high = ((at + 1) ^ turn(group)) * 4 + member;
-        unsigned a_part[$m_tiles][4], b_part[$n_tiles][2];
-        #pragma unroll
-        for (int i = 0; i < $m_tiles; ++i) {
-          const float* from = (const float*)a_tile + i * 256;
-          a_part[i][0] = as_tf32(from[low]);
-          a_part[i][1] = as_tf32(from[128 + low]);
-          a_part[i][2] = as_tf32(from[high]);
-          a_part[i][3] = as_tf32(from[128 + high]);
-        }
-        #pragma unroll
-        for (int j = 0; j < $n_tiles; ++j) {
-          const unsigned* from = b_tile + (warp_column + j * 8 + group) * 16;
-          b_part[j][0] = from[low];
-          b_part[j][1] = from[high];
-        }
+      unsigned a_part[2][$m_tiles][4], b_part[2][$n_tiles][2];
+      const auto load = [&](int step) {
+        const int a_four = (step * 2 + lane / 16) ^ turn(lane % 8);
+        const int b_four = (step * 2 + lane / 8 % 2) ^ turn(lane % 8);
         #pragma unroll
         for (int i = 0; i < $m_tiles; ++i)
-          #pragma unroll
-          for (int j = 0; j < $n_tiles; ++j) multiply_tf32(total[i][j], a_part[i], b_part[j]);
-      }
+          load_matrices(a_part[step][i], a_tile + (i * 16 + lane % 16) * 16 + a_four * 4);
+        #pragma unroll
+        for (int j = 0; j < $n_tiles; j += 2)
+          load_matrices(b_part[step][j],
+              b_tile + (warp_column + (j + lane / 16) * 8 + lane % 8) * 16 + b_four * 4);
+      };
+      load(0);
 """,
     "fp16": """\
+      unsigned b_part[$n_tiles][2];
+      float2 a_fours[$m_tiles][4];
       {
         const int low = (member / 2 ^ turn(group)) * 4 + member % 2 * 2;
         const int high = ((member / 2 + 2) ^ turn(group)) * 4 + member % 2 * 2;
-        unsigned a_part[$m_tiles][4], b_part[$n_tiles][2];
         #pragma unroll
         for (int i = 0; i < $m_tiles; ++i) {
-          const float* from = (const float*)a_tile + i * 256;
-          const float2 at_low = *(const float2*)(from + low);
-          const float2 below_low = *(const float2*)(from + 128 + low);
-          const float2 at_high = *(const float2*)(from + high);
-          const float2 below_high = *(const float2*)(from + 128 + high);
-          a_part[i][0] = as_halves(at_low.x, at_low.y);
-          a_part[i][1] = as_halves(below_low.x, below_low.y);
-          a_part[i][2] = as_halves(at_high.x, at_high.y);
-          a_part[i][3] = as_halves(below_high.x, below_high.y);
+          const float* from = (const float*)a_tile + (i * 16 + group) * 16;
+          a_fours[i][0] = *(const float2*)(from + low);
+          a_fours[i][1] = *(const float2*)(from + 128 + low);
+          a_fours[i][2] = *(const float2*)(from + high);
+          a_fours[i][3] = *(const float2*)(from + 128 + high);
         }
+        const int b_four = lane / 8 % 2 ^ lane % 8 / 4;
         #pragma unroll
-        for (int j = 0; j < $n_tiles; ++j) {
-          const unsigned* from = b_tile + (warp_column + j * 8 + group) * 8 + member;
-          b_part[j][0] = from[group / 4 * 4];
-          b_part[j][1] = from[4 - group / 4 * 4];
-        }
+        for (int j = 0; j < $n_tiles; j += 2)
+          load_matrices(b_part[j],
+              b_tile + (warp_column + (j + lane / 16) * 8 + lane % 8) * 8 + b_four * 4);
+      }
+""",
+}
+"""The fragments of a round, or of its first step."""
+STEPS = {
+    "tf32": """\
+      load(1);
+      #pragma unroll
+      for (int step = 0; step < 2; ++step) {
         #pragma unroll
         for (int i = 0; i < $m_tiles; ++i)
           #pragma unroll
-          for (int j = 0; j < $n_tiles; ++j) multiply_fp16(total[i][j], a_part[i], b_part[j]);
+          for (int c = 0; c < 4; ++c)
+            a_part[step][i][c] = as_tf32(__uint_as_float(a_part[step][i][c]));
+        #pragma unroll
+        for (int i = 0; i < $m_tiles; ++i)
+          #pragma unroll
+          for (int j = 0; j < $n_tiles; ++j)
+            multiply_tf32(total[i][j], a_part[step][i], b_part[step][j]);
+      }
+""",
+    "fp16": """\
+      #pragma unroll
+      for (int i = 0; i < $m_tiles; ++i) {
+        unsigned a_part[4];
+        #pragma unroll
+        for (int c = 0; c < 4; ++c) a_part[c] = as_halves(a_fours[i][c].x, a_fours[i][c].y);
+        #pragma unroll
+        for (int j = 0; j < $n_tiles; ++j) multiply_fp16(total[i][j], a_part, b_part[j]);
       }
 """,
 }

@@ -38,6 +38,13 @@ static __device__ __forceinline__ void multiply_fp16(float* d, const unsigned* a
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+// Four matrices of 8 rows of 4 words: every thread names a row, and gets a word of each.
+static __device__ __forceinline__ void load_matrices(unsigned* d, const unsigned* row)
+{
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+}
 // Copies to shared memory that run by themselves; what is not there is 0.
 static __device__ __forceinline__ void copy_sixteen(void* to, const void* from, bool there)
 {

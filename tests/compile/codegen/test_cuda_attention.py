@@ -230,7 +230,9 @@ def test_any_sizes_masks_and_missing_numbers(host: Host, data: st.DataObject) ->
         rng = np.random.default_rng(data.draw(st.integers(0, 9)))
         share = data.draw(st.sampled_from((0.0, 0.5, 1.0)))
         hidden = rng.random((h, 1, s)) < share
-        feeds["m"] = np.where(hidden, -np.inf, rng.standard_normal((h, 1, s))).astype(np.float32)
+        rise = data.draw(st.sampled_from((0.0, 0.05)))  # later keys weigh more, step after step
+        seen = rng.standard_normal((h, 1, s)) + rise * np.arange(s)
+        feeds["m"] = np.where(hidden, -np.inf, seen).astype(np.float32)
     clean = {name: np.nan_to_num(array, nan=0, neginf=-np.inf) for name, array in feeds.items()}
     reference = expected(clean, 0.5 if causal else 0.3, causal)
     reference[..., spoiled : spoiled + 1, :] = np.nan if causal else 0

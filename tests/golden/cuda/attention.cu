@@ -494,33 +494,52 @@ k3_mma_attention(char* arena, const K3 words)
               if ((column >= keys || column > row)) score[m][j][c] = -infinity_f32();
             }
       }
+      // Weights are powers of two of the distance from a base. It follows the largest score of a
+      // row when that is past it by 8.0f in the exponent, and with it the sums.
+      float largest[1][2];
+      bool grows = false;
       #pragma unroll
       for (int m = 0; m < 1; ++m)
         #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          float (*of)[4] = score[m], largest = most[m][half];
+          float top = most[m][half];
           #pragma unroll
           for (int j = 0; j < 4; ++j)
-            largest = fmaxf(largest, fmaxf(of[j][half * 2], of[j][half * 2 + 1]));
-          largest = row_most(largest);
-          // A row without any key yet: what is below is 2 to -infinity.
-          const float base = largest == -infinity_f32() ? 0.0f : largest * (0.5f * 1.44269504f);
-          const float shrink = power_of_two(fmaf(most[m][half], (0.5f * 1.44269504f), -base));
-          most[m][half] = largest;
-          float added = 0.0f;
+            top = fmaxf(top, fmaxf(score[m][j][half * 2], score[m][j][half * 2 + 1]));
+          largest[m][half] = row_most(top);
+          grows = grows || largest[m][half] * (0.5f * 1.44269504f) > fmaf(most[m][half], (0.5f * 1.44269504f), 8.0f);
+        }
+      if (warp_any(grows)) {
+        #pragma unroll
+        for (int m = 0; m < 1; ++m)
+          #pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            // A row without any key yet: what is below is 2 to -infinity.
+            const float top = largest[m][half];
+            const float base = top == -infinity_f32() ? 0.0f : top * (0.5f * 1.44269504f);
+            const float shrink = power_of_two(fmaf(most[m][half], (0.5f * 1.44269504f), -base));
+            most[m][half] = top;
+            sum[m][half] = sum[m][half] * shrink;
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+              total[m][j][half * 2] = total[m][j][half * 2] * shrink;
+              total[m][j][half * 2 + 1] = total[m][j][half * 2 + 1] * shrink;
+            }
+          }
+      }
+      #pragma unroll
+      for (int m = 0; m < 1; ++m)
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float (*of)[4] = score[m];
+          const float base = most[m][half] == -infinity_f32() ? 0.0f : most[m][half] * (0.5f * 1.44269504f);
           #pragma unroll
           for (int j = 0; j < 4; ++j)
             #pragma unroll
             for (int c = half * 2; c < half * 2 + 2; ++c) {
               of[j][c] = power_of_two(fmaf(of[j][c], (0.5f * 1.44269504f), -base));
-              added = added + of[j][c];
+              sum[m][half] = sum[m][half] + of[j][c];
             }
-          sum[m][half] = fmaf(sum[m][half], shrink, added);
-          #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            total[m][j][half * 2] = total[m][j][half * 2] * shrink;
-            total[m][j][half * 2 + 1] = total[m][j][half * 2 + 1] * shrink;
-          }
         }
       #pragma unroll
       for (int step = 0; step < 2; ++step) {
@@ -745,33 +764,52 @@ k5_mma_packed_attention(char* arena, const K5 words)
               if ((column >= keys || column > row)) score[m][j][c] = -infinity_f32();
             }
       }
+      // Weights are powers of two of the distance from a base. It follows the largest score of a
+      // row when that is past it by 8.0f in the exponent, and with it the sums.
+      float largest[1][2];
+      bool grows = false;
       #pragma unroll
       for (int m = 0; m < 1; ++m)
         #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          float (*of)[4] = score[m], largest = most[m][half];
+          float top = most[m][half];
           #pragma unroll
           for (int j = 0; j < 8; ++j)
-            largest = fmaxf(largest, fmaxf(of[j][half * 2], of[j][half * 2 + 1]));
-          largest = row_most(largest);
-          // A row without any key yet: what is below is 2 to -infinity.
-          const float base = largest == -infinity_f32() ? 0.0f : largest * (0.5f * 1.44269504f);
-          const float shrink = power_of_two(fmaf(most[m][half], (0.5f * 1.44269504f), -base));
-          most[m][half] = largest;
-          float added = 0.0f;
+            top = fmaxf(top, fmaxf(score[m][j][half * 2], score[m][j][half * 2 + 1]));
+          largest[m][half] = row_most(top);
+          grows = grows || largest[m][half] * (0.5f * 1.44269504f) > fmaf(most[m][half], (0.5f * 1.44269504f), 8.0f);
+        }
+      if (warp_any(grows)) {
+        #pragma unroll
+        for (int m = 0; m < 1; ++m)
+          #pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            // A row without any key yet: what is below is 2 to -infinity.
+            const float top = largest[m][half];
+            const float base = top == -infinity_f32() ? 0.0f : top * (0.5f * 1.44269504f);
+            const float shrink = power_of_two(fmaf(most[m][half], (0.5f * 1.44269504f), -base));
+            most[m][half] = top;
+            sum[m][half] = sum[m][half] * shrink;
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+              total[m][j][half * 2] = total[m][j][half * 2] * shrink;
+              total[m][j][half * 2 + 1] = total[m][j][half * 2 + 1] * shrink;
+            }
+          }
+      }
+      #pragma unroll
+      for (int m = 0; m < 1; ++m)
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float (*of)[4] = score[m];
+          const float base = most[m][half] == -infinity_f32() ? 0.0f : most[m][half] * (0.5f * 1.44269504f);
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int c = half * 2; c < half * 2 + 2; ++c) {
               of[j][c] = power_of_two(fmaf(of[j][c], (0.5f * 1.44269504f), -base));
-              added = added + of[j][c];
+              sum[m][half] = sum[m][half] + of[j][c];
             }
-          sum[m][half] = fmaf(sum[m][half], shrink, added);
-          #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            total[m][j][half * 2] = total[m][j][half * 2] * shrink;
-            total[m][j][half * 2 + 1] = total[m][j][half * 2 + 1] * shrink;
-          }
         }
       #pragma unroll
       for (int step = 0; step < 4; ++step) {

@@ -34,6 +34,10 @@ static __device__ __forceinline__ float lanes_sum(float x, int lanes)
   for (int bit = 1; bit < lanes; bit *= 2) x = x + __shfl_xor_sync(0xffffffffu, x, bit);
   return x;
 }
+static __device__ __forceinline__ bool warp_any(bool x)
+{
+  return __any_sync(0xffffffffu, x) != 0;
+}
 static __device__ __forceinline__ float power_of_two(float x)
 {
   float y;
@@ -144,33 +148,52 @@ $change_scores\
               if ($unseen) score[m][j][c] = -infinity_f32();
             }
       }
+      // Weights are powers of two of the distance from a base. It follows the largest score of a
+      // row when that is past it by $growth in the exponent, and with it the sums.
+      float largest[$m_tiles][2];
+      bool grows = false;
       #pragma unroll
       for (int m = 0; m < $m_tiles; ++m)
         #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          float (*of)[4] = score[m], largest = most[m][half];
+          float top = most[m][half];
           #pragma unroll
           for (int j = 0; j < $key_tiles; ++j)
-            largest = fmaxf(largest, fmaxf(of[j][half * 2], of[j][half * 2 + 1]));
-          largest = row_most(largest);
-          // A row without any key yet: what is below is 2 to -infinity.
-          const float base = largest == -infinity_f32() ? 0.0f : largest * $factor;
-          const float shrink = power_of_two(fmaf(most[m][half], $factor, -base));
-          most[m][half] = largest;
-          float added = 0.0f;
+            top = fmaxf(top, fmaxf(score[m][j][half * 2], score[m][j][half * 2 + 1]));
+          largest[m][half] = row_most(top);
+          grows = grows || largest[m][half] * $factor > fmaf(most[m][half], $factor, $growth);
+        }
+      if (warp_any(grows)) {
+        #pragma unroll
+        for (int m = 0; m < $m_tiles; ++m)
+          #pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            // A row without any key yet: what is below is 2 to -infinity.
+            const float top = largest[m][half];
+            const float base = top == -infinity_f32() ? 0.0f : top * $factor;
+            const float shrink = power_of_two(fmaf(most[m][half], $factor, -base));
+            most[m][half] = top;
+            sum[m][half] = sum[m][half] * shrink;
+            #pragma unroll
+            for (int j = 0; j < $width_tiles; ++j) {
+              total[m][j][half * 2] = total[m][j][half * 2] * shrink;
+              total[m][j][half * 2 + 1] = total[m][j][half * 2 + 1] * shrink;
+            }
+          }
+      }
+      #pragma unroll
+      for (int m = 0; m < $m_tiles; ++m)
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float (*of)[4] = score[m];
+          const float base = most[m][half] == -infinity_f32() ? 0.0f : most[m][half] * $factor;
           #pragma unroll
           for (int j = 0; j < $key_tiles; ++j)
             #pragma unroll
             for (int c = half * 2; c < half * 2 + 2; ++c) {
               of[j][c] = power_of_two(fmaf(of[j][c], $factor, -base));
-              added = added + of[j][c];
+              sum[m][half] = sum[m][half] + of[j][c];
             }
-          sum[m][half] = fmaf(sum[m][half], shrink, added);
-          #pragma unroll
-          for (int j = 0; j < $width_tiles; ++j) {
-            total[m][j][half * 2] = total[m][j][half * 2] * shrink;
-            total[m][j][half * 2 + 1] = total[m][j][half * 2 + 1] * shrink;
-          }
         }
 """
 STORE = """\

@@ -45,6 +45,8 @@ from rlx_edge.compile.templates.mma import PER_WORD, WARP
 from rlx_edge.ir.kernel import TemplateKernel
 
 LOG2_E = "1.44269504f"
+GROWTH = "8.0f"
+"""Weights of up to 2 ** 8 are within f16, as sums of them are within f32."""
 VECTORS = {1: "float", 2: "float2", 4: "float4"}
 
 
@@ -138,6 +140,7 @@ def emit_mma_attention(kernel: TemplateKernel, head: str) -> str:
         "joined_row": tile.join_row,
         "value_row": VALUE_ROW[precision],
         "value_next": VALUE_NEXT[precision],
+        "growth": GROWTH,
         "k_each": -(-tile.depth * tile.step_keys // 8 // tile.threads),
         "v_each": -(-tile.width * tile.step_keys // 8 // tile.threads),
         "multiply": f"multiply_{precision}",

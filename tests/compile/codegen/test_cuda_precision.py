@@ -107,7 +107,7 @@ def test_every_way_to_a_product_with_weights(precision: str, tmp_path: Path) -> 
     rng = np.random.default_rng(2)
     cases = [
         (shape, rng.standard_normal(shape, np.float32), rng.standard_normal(shape[1], np.float32))
-        for shape in ((300, 17), (64, 132), (39, 8))
+        for shape in ((300, 17), (64, 132))
     ]
     all_compiled = [compiled_for(weighted(b), precision) for _, b, _ in cases]
     assert {ways(item) for item in all_compiled} == {2 if precision == "relaxed" else 7}
@@ -149,7 +149,7 @@ def weighted(b: Array) -> Module:
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_every_way_to_a_convolution(precision: str, tmp_path: Path) -> None:
     cases = [
-        *((3, 16, 3, 2, 1, 1), (16, 10, 1, 1, 1, 1), (8, 72, 3, 1, 1, 1), (8, 16, 3, 1, 2, 1)),
+        *((3, 16, 3, 2, 1, 1), (16, 10, 1, 1, 1, 1), (8, 16, 3, 1, 2, 1)),
         *((20, 12, 3, 2, 1, 2), (12, 6, 3, 1, 3, 1), (32, 70, 3, 1, 1, 1)),
     ]
     modules = [conv(*case) for case in cases]

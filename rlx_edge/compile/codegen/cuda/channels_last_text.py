@@ -78,6 +78,12 @@ $pointers\
 $splits\
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int pixel_first = tile % pixel_tiles * $pixels, first = tile / pixel_tiles * $quads;
+    const int pixel = pixel_first + threadIdx.x % $pixels;
+    const int quad = first + threadIdx.x / $pixels;
+    const int slice = quad / each, column = quad % each * 4;
+    const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
+    const bool stores = pixel < pixels && quad < quads && column < n;
+$ahead\
     {
       const int pixel = pixel_first + threadIdx.x / $quads;
       const int quad = first + threadIdx.x % $quads;
@@ -93,11 +99,7 @@ $splits\
       }
     }
     __syncthreads();
-    const int pixel = pixel_first + threadIdx.x % $pixels;
-    const int quad = first + threadIdx.x / $pixels;
-    const int slice = quad / each, column = quad % each * 4;
-    if (pixel < pixels && quad < quads && column < n) {
-      const int x = pixel % width, y = pixel / width % height, image = pixel / width / height;
+    if (stores) {
       const float4 sums = turned[threadIdx.x % $pixels][threadIdx.x / $pixels];
       const float total[1][4] = {{sums.x, sums.y, sums.z, sums.w}};
       const int i = 0;

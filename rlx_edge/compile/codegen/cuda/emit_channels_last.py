@@ -10,9 +10,16 @@ from rlx_edge.compile.codegen.cuda.channels_last_text import (
     RESULT,
     SPLIT_SUMS,
 )
+from rlx_edge.compile.codegen.cuda.emit_epilogue import full_slots
 from rlx_edge.compile.codegen.cuda.emit_mma_packed import split_text
 from rlx_edge.compile.codegen.cuda.mma_packed_text import ONE_SPLIT
-from rlx_edge.compile.codegen.cuda.template_parts import conv_store, fill, pointers
+from rlx_edge.compile.codegen.cuda.template_parts import (
+    conv_full_place,
+    conv_store,
+    fill,
+    indented,
+    pointers,
+)
 from rlx_edge.compile.codegen.cuda.template_text import PLANES_LOAD, QUAD_LOAD
 from rlx_edge.compile.templates.channels_last import PIXELS, QUADS, lanes
 from rlx_edge.compile.templates.gpu import BLOCKED, matmul_slots
@@ -54,9 +61,24 @@ def emit_result(kernel: TemplateKernel, head: str) -> str:
         "splits": splits,
         "head": head,
         "pointers": pointers(matmul_slots(kernel.extras)),
-        "store": conv_store(kernel),
+        "ahead": _ahead(kernel),
+        "store": conv_store(kernel, "[j]"),
     }
     return fill(RESULT, values)
+
+
+def _ahead(kernel: TemplateKernel) -> str:
+    """Reading of the operands of the output's shape while the result is on its way."""
+    place = conv_full_place(kernel)
+    lines: list[str] = []
+    for slot in full_slots(kernel.extras) if place else ():
+        four = f"{slot}_four"
+        lines += [
+            f"float4 {four} = make_float4(0.0f, 0.0f, 0.0f, 0.0f);",
+            f"if (stores) {four} = *(const float4*)({slot} + {place.format(slot=slot)});",
+            f"const float {four}s[4] = {{{four}.x, {four}.y, {four}.z, {four}.w}};",
+        ]
+    return indented(lines, 2)
 
 
 def emit_pack(kernel: TemplateKernel, head: str) -> str:

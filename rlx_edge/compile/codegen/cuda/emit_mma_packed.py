@@ -67,8 +67,10 @@ def packed_threads(kernel: TemplateKernel) -> int:
 
 
 def packed_blocks(kernel: TemplateKernel) -> int:
-    """Workgroups that a processor should have room for."""
-    return packed_tile(str(kernel.option("tile"))).blocks
+    """Workgroups that a processor should have room for; rows of a matrix, whose places differ more
+    than those of a pixel's channels, take more registers."""
+    blocks = packed_tile(str(kernel.option("tile"))).blocks
+    return blocks if kernel.template == "mma_conv2d" else max(blocks - 1, 1)
 
 
 def emit_packed_conv(kernel: TemplateKernel, head: str) -> str:

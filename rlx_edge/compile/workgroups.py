@@ -36,6 +36,10 @@ TEAMS = {"": 4, SEVERAL: 4, ALIGNED: 4, LONG: 32}
 """Teams of a workgroup by form."""
 PIECES = {"": 512, SEVERAL: 512, ALIGNED: 512, LONG: 128}
 """Elements of a team in shared memory at a time."""
+SHARES = TEAM + PARTIALS
+"""Elements between the shares of two teams where the order is free."""
+MEMORY = 48 << 10
+"""Bytes of shared memory that a workgroup has on every CUDA device."""
 SHORT = 64
 """A reduction of at most so many elements is left to each thread; a row of so few to a team."""
 MANY_ROWS = 1024
@@ -76,6 +80,12 @@ class Spread:
         """Elements between the pieces of two teams: partials are in different memory banks."""
         return self.piece + PARTIALS
 
+    @property
+    def team_bytes(self) -> int:
+        """Shared memory of a team: a piece, shares and partials of each element type."""
+        types = dict.fromkeys(node.dtype for node in self.shared)
+        return sum(max(dtype.bytes, 4) for dtype in types) * (self.pitch + SHARES + PARTIALS)
+
 
 @cache
 def spread(kernel: LoopKernel) -> Spread:
@@ -95,7 +105,8 @@ def spread(kernel: LoopKernel) -> Spread:
             outer = max(outer, depth)
     if not shared:
         return Spread(form, len(form.loops))
-    return Spread(form, outer, tuple(shared), TEAMS[kernel.walk])
+    found = Spread(form, outer, tuple(shared), TEAMS[kernel.walk])
+    return replace(found, teams=min(found.teams, MEMORY // found.team_bytes))
 
 
 def groups(kernel: LoopKernel, arguments: Sequence[Dim]) -> list[tuple[LoopKernel, Dim]]:

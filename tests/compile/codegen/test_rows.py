@@ -49,6 +49,18 @@ func @rows(%x: f32[r, n], %scale: f32[n], %bias: f32[n]) -> (RESULTS) {
   return %normal, %shares, %logarithms, %unit, %products, %largest, %mean
 }
 """.replace("RESULTS", "f32[r, n], f32[r, n], f32[r, n], f32[r, n], f32[r], f32[r, 1], f32[]")
+WIDER = """rlx.module version = "1.0"
+
+func @wider(%x: f32[r, n]) -> (f64[r, n]) {
+  %mean = rlxc::reduce_mean(%x) { axes = [1], keepdims = true } : f32[r, 1]
+  %centred = rlxc::sub(%x, %mean) : f32[r, n]
+  %wide = rlxc::cast(%centred) { dtype = f64 } : f64[r, n]
+  %squares = rlxc::mul(%wide, %wide) : f64[r, n]
+  %variance = rlxc::reduce_mean(%squares) { axes = [1], keepdims = true } : f64[r, 1]
+  %y = rlxc::div(%wide, %variance) : f64[r, n]
+  return %y
+}
+"""
 RESULTS = ("normal", "shares", "logarithms", "unit", "products", "largest", "mean")
 FORMS = {
     (1, 1): (ALIGNED, ALIGNED),
@@ -125,6 +137,25 @@ def test_vulkan_has_the_bits(expected: list[list[Array]]) -> None:
             assert [same_bits(a, b) for a, b in zip(found, wanted, strict=True)] == [
                 True for _ in wanted
             ], size
+
+
+def test_reductions_of_two_types_share_the_memory(tmp_path: Path) -> None:
+    """Fewer teams where a workgroup's memory does not hold all of them."""
+    program = compile_module(parse_module(WIDER), CudaTarget(), device="cuda:0")
+    threads = {entry.threads for entry in program.program.entries}
+    assert max(threads) == 23 * 32 and all(entry.threads for entry in program.program.entries)
+    module = HostModule([code_of(program.program)], tmp_path)
+    sizes = ((3, 7), (MANY_ROWS, 33), (2, 1000), (1, 20000))
+    with (
+        InferenceSession(WIDER.encode()) as reference,
+        InferenceSession(WIDER.encode(), ["vulkan:0"]) as vulkan,
+    ):
+        for rows, length in sizes:
+            feeds = {"x": feeds_of(rows, length)["x"]}
+            (wanted,) = reference.run(None, feeds)
+            (by_vulkan,) = vulkan.run(None, feeds)
+            (by_cuda,) = run_program(program, HostCudaUnit(module, 0), feeds).values()
+            assert same_bits(by_vulkan, wanted) and same_bits(by_cuda, wanted), (rows, length)
 
 
 def test_webassembly_runs_the_same_ir(expected: list[list[Array]]) -> None:

@@ -9,10 +9,7 @@ put into ``stage`` is there until it puts something else.
 from __future__ import annotations
 
 from rlx_edge.compile.codegen.kernel_form import CHUNK, PARTIALS
-from rlx_edge.compile.workgroups import TEAM, Spread
-
-SHARES = TEAM + PARTIALS
-"""Elements between the shares of two teams."""
+from rlx_edge.compile.workgroups import SHARES, TEAM, Spread
 
 
 def shared_arrays(form: Spread) -> dict[str, int]:

@@ -22,7 +22,7 @@ from rlx_edge.compile.codegen.spirv.interface import Shared
 from rlx_edge.compile.codegen.spirv.region import Conditional, Region, StructuredLoop
 from rlx_edge.compile.codegen.spirv.scalar_table import Scalars, scalar_rule
 from rlx_edge.compile.codegen.spirv.words import Words, barrier
-from rlx_edge.compile.workgroups import TEAM, Spread
+from rlx_edge.compile.workgroups import SHARES, TEAM, Spread
 from rlx_edge.ir.dims import product
 from rlx_edge.ir.expression import Expr
 from rlx_edge.ir.ordered_reduction import CHUNK
@@ -30,8 +30,6 @@ from rlx_edge.ir.types import U32, DType
 
 Element: TypeAlias = Callable[[Region, int], int]
 """``element(region, item)``: the value of element ``item``, computed in ``region``."""
-SHARES = TEAM + PARTIALS
-"""Elements between the shares of two teams."""
 Items: TypeAlias = Callable[[Sequence[Region], Sequence[int], list[int]], list[int]]
 ITEMS_AT_ONCE = 4
 """Items of an invocation whose operands are loaded before the first of them is stored."""
@@ -41,10 +39,10 @@ AT_ONCE = 8
 
 def row_teams(spread: Spread, shared: Shared) -> int:
     """Teams of a workgroup that the device has the memory and invocations for; 0 for flat."""
-    types = dict.fromkeys(node.dtype for node in spread.shared)
-    need = sum(max(dtype.bytes, 4) for dtype in types) * (spread.pitch + SHARES + PARTIALS)
+    if not spread.rows:
+        return 0
     most = min(spread.teams, shared.target.most_invocations // TEAM)
-    return min(most, shared.target.shared // need) if spread.rows else 0
+    return min(most, shared.target.shared // spread.team_bytes)
 
 
 @dataclass(slots=True)

@@ -12,15 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlx_edge.compile.codegen.spirv.assembler import Code, Instruction, Module, decode, encode
+from rlx_edge.compile.codegen.spirv.assembler import (
+    Code,
+    Instruction,
+    Module,
+    decode,
+    encode,
+    string_words,
+)
 from rlx_edge.compile.codegen.spirv.memory_model import NON_PRIVATE
 from rlx_edge.compile.codegen.spirv.opcodes import BUILT_INS, BY_NUMBER, ENUMS, OPCODES
 from rlx_edge.compile.codegen.spirv.region import StructuredLoop
 from rlx_edge.compile.codegen.spirv.words import WORKGROUP_SCOPE, Words
-from rlx_edge.compile.templates.cooperative import LANES
 
 # Instructions that the project's own modules do not have.
 FUNCTION, PARAMETER, END, CALL = 54, 55, 56, 57
+UNPACK_HALVES = 62
 LOCAL_INDEX = 29
 GONE = ENUMS["Capability"]["CooperativeMatrixKHR"], b"SPV_KHR_cooperative_matrix"
 
@@ -55,6 +62,7 @@ class _Opened:
         self.variables: dict[int, int] = {}
         """Matrix, or variable of one → the variable that stands for it."""
         self.made: dict[tuple[object, ...], int] = {}
+        self.has_set = any(_name(item) == "ExtInstImport" for item in self.items)
         for item in self.items:
             name, result = _name(item), _result(item)
             self.definitions[result] = item
@@ -63,6 +71,8 @@ class _Opened:
             if name == "TypeCooperativeMatrixKHR":
                 rows, columns = (self.definitions[at][3] for at in item[4:6])
                 self.kinds[result] = (item[2], rows, columns)
+            elif name == "ExtInstImport":
+                module.imports["GLSL.std.450"] = result
             elif name.startswith("Type"):
                 module._known[("type", name.removeprefix("Type"), item[2:])] = result
             elif name == "Constant":
@@ -82,6 +92,13 @@ class _Opened:
                 functions += self._opened(item)
             elif not self._is_gone(item):
                 head.append(self._by_invocation(item))
+        if not self.has_set:
+            place = next(at for at, item in enumerate(head) if _name(item) == "MemoryModel")
+            number = OPCODES["ExtInstImport"].number
+            head[place:place] = [
+                (number, result, *string_words(name))
+                for name, result in self.module.imports.items()
+            ]
         every = [*_in_order([*head, *self.module.globals]), *functions, *self.module.functions]
         return encode(every, self.module.bound)
 
@@ -123,17 +140,18 @@ class _Opened:
             scope = self.module.integer(WORKGROUP_SCOPE, signed=False)
             return ((item[0], scope, scope, item[3]),)
         if name == "CooperativeMatrixLoadKHR":
-            _, _, result, pointer, _, stride, operand = item
+            _, _, result, pointer, layout, stride, operand = item
             assert operand == NON_PRIVATE
             array, place = self.definitions[pointer][3:]
-            make = self._function(("load", kind, array), lambda: self._load(kind, array))
+            how = kind, array, bool(self.definitions[layout][3])
+            make = self._function(("load", how), lambda: self._load(*how))
             return self._call(make, self._variable(result, kind), place, stride)
         if name == "CooperativeMatrixStoreKHR":
-            _, pointer, value, _, stride, operand = item
+            _, pointer, value, layout, stride, operand = item
             assert operand == NON_PRIVATE
-            kind = self.types[value]
             array, place = self.definitions[pointer][3:]
-            make = self._function(("store", kind, array), lambda: self._store(kind, array))
+            how = self.types[value], array, bool(self.definitions[layout][3])
+            make = self._function(("store", how), lambda: self._store(*how))
             return self._call(make, self.variables[value], place, stride)
         if name == "CooperativeMatrixMulAddKHR":
             _, _, result, a, b, c = item
@@ -172,31 +190,50 @@ class _Opened:
 
     # ---- functions ---------------------------------------------------------------------------
 
-    def _load(self, kind: int, array: int) -> int:
+    def _load(self, kind: int, array: int, by_columns: bool) -> int:
         component, rows, columns = self.kinds[kind]
-        word, real = self._words()
+        word, _ = self._words()
         body = _Body(self.module, [self._held(kind), word, word])
         matrix, place, stride = body.parameters
         loop = _count(body.code, rows * columns)
         at = Words(loop.body).split(loop.carried[0], columns)
-        pointer = self._shared(loop.body, array, place, stride, at)
-        value = loop.body.op("Load", component, pointer, NON_PRIVATE)
-        if component != real:
-            value = loop.body.op("FConvert", real, value)
+        value = self._read(
+            loop.body, component, array, place, stride, at[::-1] if by_columns else at
+        )
         loop.body.do("Store", self._element(loop.body, matrix, loop.carried[0]), value)
         _next(loop, rows * columns)
         return body.end()
 
-    def _store(self, kind: int, array: int) -> int:
+    def _read(
+        self, code: Code, component: int, array: int, place: int, stride: int, at: tuple[int, int]
+    ) -> int:
+        """An element in workgroup memory as f32; memory may hold two halves a word."""
+        word, real = self._words()
+        if self._held_as(array) != word or component == real:
+            pointer = self._shared(code, array, place, stride, at)
+            value = code.op("Load", component, pointer, NON_PRIVATE)
+            return value if component == real else code.op("FConvert", real, value)
+        w = Words(code)
+        pair, odd = w.split(at[1], 2)
+        both = code.op(
+            "Load", word, self._shared(code, array, place, stride, (at[0], pair)), NON_PRIVATE
+        )
+        low = code.op("ShiftRightLogical", word, both, w.scaled(odd, 16))
+        vector = self.module.vector_type(2)
+        found = code.op("ExtInst", vector, self.module.import_set(), UNPACK_HALVES, low)
+        return code.op("CompositeExtract", real, found, 0)
+
+    def _store(self, kind: int, array: int, by_columns: bool) -> int:
         component, rows, columns = self.kinds[kind]
         word, real = self._words()
-        assert component == real
+        assert component == real == self._held_as(array)
         body = _Body(self.module, [self._held(kind), word, word])
         matrix, place, stride = body.parameters
         loop = _count(body.code, rows * columns)
         value = loop.body.op("Load", real, self._element(loop.body, matrix, loop.carried[0]))
         at = Words(loop.body).split(loop.carried[0], columns)
-        loop.body.do("Store", self._shared(loop.body, array, place, stride, at), value, NON_PRIVATE)
+        pointer = self._shared(loop.body, array, place, stride, at[::-1] if by_columns else at)
+        loop.body.do("Store", pointer, value, NON_PRIVATE)
         _next(loop, rows * columns)
         return body.end()
 
@@ -245,15 +282,22 @@ class _Opened:
         pointer = self.module.pointer("Private", self.module.float_type())
         return code.op("AccessChain", pointer, matrix, place)
 
+    def _held_as(self, array: int) -> int:
+        """The type of the components that workgroup memory is made of."""
+        kind = self.definitions[self.definitions[self.types[array]][3]][2]
+        vector = self.definitions[kind]
+        return vector[2] if _name(vector) == "TypeVector" else kind
+
     def _shared(self, code: Code, array: int, place: int, stride: int, at: tuple[int, int]) -> int:
-        """Pointer to an element of a matrix that begins at ``place`` of vectors in workgroup
-        memory."""
-        vectors = self.definitions[self.definitions[self.types[array]][3]]
-        component = self.definitions[vectors[2]][2]
-        w, (row, column) = Words(code), at
-        spot = w.add(place, w.mul(row, stride), w.div(column, w.c(LANES)))
-        pointer = self.module.pointer("Workgroup", component)
-        return code.op("AccessChain", pointer, array, spot, w.rem(column, w.c(LANES)))
+        """Pointer to component ``at`` (line, place in it) of what begins at element ``place`` of
+        workgroup memory."""
+        element = self.definitions[self.definitions[self.definitions[self.types[array]][3]][2]]
+        lanes = element[3] if _name(element) == "TypeVector" else 1
+        w, (line, number) = Words(code), at
+        vector, lane = w.split(number, lanes)
+        spot = w.add(place, w.mul(line, stride), vector)
+        pointer = self.module.pointer("Workgroup", self._held_as(array))
+        return code.op("AccessChain", pointer, array, spot, *((lane,) if lanes > 1 else ()))
 
 
 class _Body:

@@ -153,7 +153,7 @@ def test_every_tile(owner: VulkanContext, tile: str, monkeypatch: pytest.MonkeyP
 
 def test_the_plan_takes_the_largest_tile_with_workgroups_enough() -> None:
     program = compiled_for(matmul(), "fp16", H200).program
-    assert [entry.threads for entry in program.entries] == [256, 128, 128]
+    assert [entry.threads for entry in program.entries] == [256, 256, 128]
 
     def groups(rows: int, columns: int) -> list[int]:
         sizes = {"batch": 1, "rows": rows, "depth": 64, "columns": columns}
@@ -171,10 +171,12 @@ def test_devices_with_less_get_smaller_tiles_or_none() -> None:
     def names(**features: object) -> list[str]:
         return [tile.name for tile in cooperative_tiles(replace(H200, **features))]
 
-    assert names() == ["128x128", "128x64", "128x32", "64x64", "32x32x4"]
-    assert names(shared=32768) == ["128x32", "64x64", "32x32x2"]
-    assert names(invocations=64) == ["32x32x2"]
-    assert names(matrices="8x16x16@16")[0] == "128x128"
+    large = ["128x128:64x32", "128x64:32x32", "128x32:32x32"]
+    assert names() == [*large, "64x64:16x32", "32x32x4:32x32"]
+    assert names(shared=32768) == ["128x32:32x32", "64x64:16x32", "32x32x2:32x32"]
+    assert names(invocations=128) == ["128x32:32x32", "64x64:32x32", "32x32x4:32x32"]
+    assert names(invocations=64) == ["32x32x2:32x32"]
+    assert names(matrices="8x16x16@16")[0] == large[0]
     assert names(matrices="16x16x64@32") == names(matrices="") == names(storage8=False) == []
 
 
@@ -192,7 +194,7 @@ GOLDEN = {
 def test_golden(name: str, golden: Golden) -> None:
     """A product with bias and ReLU in two matrices of sums of one subgroup."""
     config, words = GOLDEN[name]
-    options = tuple(sorted({**config, "precision": "fp16", "tile": "32x32"}.items()))
+    options = tuple(sorted({**config, "precision": "fp16", "tile": "32x32:16x32"}.items()))
     kernel = TemplateKernel(name, options, (F32,) * 4, BIASED, ("channel",), len(words))
     code = emit_module([kernel], replace(H200, matrices="16x32x32@64")).data
     validate(code)

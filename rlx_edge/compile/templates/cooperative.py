@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from rlx_edge.compile.targets.vulkan import Matrices, VulkanTarget
 
 LANES = 4
+HALVES = 8
+"""Operands lie in workgroup memory by vectors of so many f16."""
 DEPTH = 32
 """Steps of k a round and part."""
 PAD = 8
@@ -27,7 +29,7 @@ class CooperativeTile:
     """``rows`` × ``columns`` outputs of a workgroup, ``sub_rows`` × ``sub_columns`` of a subgroup.
 
     ``parts`` groups of subgroups take every ``parts``-th round; their sums are added up in order.
-    Lengths in workgroup memory count vectors of four.
+    Lengths in workgroup memory count vectors, of ``HALVES`` f16 or of ``LANES`` f32 sums.
     """
 
     rows: int
@@ -39,7 +41,7 @@ class CooperativeTile:
     @property
     def name(self) -> str:
         parts = f"x{self.parts}" if self.parts > 1 else ""
-        return f"{self.rows}x{self.columns}{parts}"
+        return f"{self.rows}x{self.columns}{parts}:{self.sub_rows}x{self.sub_columns}"
 
     @property
     def is_narrow(self) -> bool:
@@ -62,12 +64,12 @@ class CooperativeTile:
     @property
     def a_pitch(self) -> int:
         """From row to row of the left operand."""
-        return (DEPTH + PAD) // LANES
+        return (DEPTH + PAD) // HALVES
 
     @property
     def b_pitch(self) -> int:
         """From step to step of the right operand."""
-        return (self.columns + PAD) // LANES
+        return (self.columns + PAD) // HALVES
 
     @property
     def a_length(self) -> int:
@@ -92,7 +94,7 @@ class CooperativeTile:
     def nbytes(self, matrices: Matrices) -> int:
         """Workgroup memory: two stages of f16, and sums in f32."""
         sums = self.subgroups * self.sum_length(matrices)
-        return LANES * (2 * 2 * self.stage_length + 4 * sums)
+        return 16 * (2 * self.stage_length + sums)
 
     def fits(self, target: VulkanTarget) -> bool:
         """Whether a device has the memory, the invocations and matrices that divide the tile."""
@@ -104,8 +106,8 @@ class CooperativeTile:
             self.sub_rows % matrices.rows == 0
             and self.sub_columns % matrices.columns == 0
             and DEPTH % matrices.depth == 0
-            and self.rows * DEPTH % (LANES * threads) == 0
-            and self.columns * DEPTH % (LANES * threads) == 0
+            and self.rows * DEPTH % (HALVES * threads) == 0
+            and self.columns * DEPTH % (HALVES * threads) == 0
         )
         return (
             whole
@@ -116,9 +118,9 @@ class CooperativeTile:
 
 _SIZES: tuple[tuple[CooperativeTile, ...], ...] = (
     (CooperativeTile(128, 128, 64, 32),),
-    (CooperativeTile(128, 64, 64, 32),),
+    (CooperativeTile(128, 64, 32, 32),),
     (CooperativeTile(128, 32, 32, 32),),
-    (CooperativeTile(64, 64, 32, 32),),
+    (CooperativeTile(64, 64, 16, 32), CooperativeTile(64, 64, 32, 32)),
     (
         CooperativeTile(32, 32, 32, 32, 4),
         CooperativeTile(32, 32, 32, 32, 2),

@@ -12,7 +12,7 @@ from rlx_edge.compile.templates.cooperative import LANES, CooperativeTile
 
 
 class WorkgroupArray:
-    """``length`` vectors of four; kernels with as long ones share it."""
+    """``length`` vectors of four words, of type ``element``; kernels with as long ones share it."""
 
     def __init__(self, shared: Shared, element: int, length: int, name: str) -> None:
         module = shared.module

@@ -42,6 +42,10 @@ class Region:
         return 0 if self.parent is None else 1 + self.parent.depth()
 
 
+_CONTROLS = {None: 0, True: 1, False: 2}
+"""Whether to unroll a loop → loop control."""
+
+
 class StructuredLoop:
     """``while condition: body``, with values carried from one iteration to the next.
 
@@ -57,9 +61,9 @@ class StructuredLoop:
         self.carried = [module.id() for _ in starts]
         self._first = self.check.label, self.body.label
 
-    def close(self, condition: int, following: Sequence[int], unroll: bool = False) -> None:
+    def close(self, condition: int, following: Sequence[int], unroll: bool | None = None) -> None:
         """End the loop: ``condition`` is computed in ``check``, ``following`` are the carried
-        values of the next iteration; ``unroll`` asks the driver to unroll it."""
+        values of the next iteration; ``unroll`` asks the driver to unroll it, or not to."""
         parent, module = self.parent, self.parent.module
         header, again, end = module.label(), module.label(), module.label()
         before = parent.label
@@ -68,7 +72,7 @@ class StructuredLoop:
         for (kind, start), result, value in zip(self.starts, self.carried, following, strict=True):
             parent.do("Phi", kind, result, start, before, value, again)
         check, body = self._first
-        parent.do("LoopMerge", end, again, int(unroll))
+        parent.do("LoopMerge", end, again, _CONTROLS[unroll])
         parent.do("Branch", check)
         parent.start(check)
         parent.append(self.check)

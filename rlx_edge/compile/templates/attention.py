@@ -61,7 +61,7 @@ rows apart."""
 TILES: Mapping[str, Sequence[Sequence[tuple[int, int, int, int]]]] = {
     RELAXED: (
         ((64, 64, 128, 1), (64, 32, 128, 1), (32, 32, 64, 1)),
-        ((64, 32, 256, 2),),
+        ((64, 64, 128, 1),),
     ),
     TF32: (
         ((64, 64, 128, 1), (64, 32, 128, 1)),
@@ -73,8 +73,8 @@ TILES: Mapping[str, Sequence[Sequence[tuple[int, int, int, int]]]] = {
         ((32, 32, 128, 2),),
     ),
 }
-"""For each way rows, keys, threads and parts: the first for which a processor has registers for
-three groups of 128 threads, else the last that a thread has registers for."""
+"""For each way rows, keys, threads and parts: the first that loads ahead and for which a processor
+has registers for three groups of 128 threads, else the first that loads ahead, else the last."""
 SMALL = (128, 32, 256, 1)
 """Where none of them fits."""
 
@@ -122,7 +122,7 @@ class AttentionTile:
     def key_words(self) -> int:
         """Words of shared memory for keys: columns of them, by words of depth."""
         if not self.is_mma:
-            return self.depth * self.step_keys
+            return self.depth * self.keys
         return self.depth // PER_WORD[self.precision] * (self.step_keys + KEYS_PAD)
 
     @property
@@ -141,7 +141,7 @@ class AttentionTile:
     @property
     def weight_words(self) -> int:
         """Words for weights: with matrix units they stay in registers."""
-        return 0 if self.is_mma else self.step_keys * self.rows
+        return 0 if self.is_mma else self.keys * self.rows
 
     @property
     def weights_replace_keys(self) -> bool:
@@ -174,7 +174,7 @@ class AttentionTile:
             query = self.depth // PER_WORD[self.precision]
             return self.warp_rows * (query + self.width + self.keys) // WARP
         columns = self.keys // LANES + self.width // LANES
-        return self.rows * self.parts * LANES // self.threads * (columns + 2)
+        return self.rows * LANES // self.threads * (columns + 2)
 
     @property
     def ahead(self) -> int:
@@ -205,11 +205,8 @@ class AttentionTile:
 
     @property
     def fits(self) -> bool:
-        """Whether a workgroup has room for it, and its parts for what they hand over."""
-        handed = self.rows * (self.parts - 1)
-        joins = self.is_mma or (handed <= self.step_keys and handed * 2 * LANES <= self.query_words)
-        room = self.shared_bytes <= SHARED_BYTES and self.registers <= THREAD_REGISTERS
-        return joins and room
+        """Whether a workgroup has room for it."""
+        return self.shared_bytes <= SHARED_BYTES and self.registers <= THREAD_REGISTERS
 
     @property
     def blocks(self) -> int:
@@ -276,9 +273,10 @@ def attention_tiles(precision: str, types: Sequence[TensorType]) -> tuple[Attent
     found: list[AttentionTile] = []
     for options in TILES[precision]:
         fitting = [tile for tile in map(tile_of, options) if tile.fits]
-        roomy = [tile for tile in fitting if tile.registers <= FULL_REGISTERS[-1]]
-        found += roomy[:1] or fitting[-1:]
-    return tuple(found or [tile for tile in (tile_of(SMALL),) if tile.fits])
+        ahead = [tile for tile in fitting if tile.loads_ahead]
+        roomy = [tile for tile in ahead if tile.registers <= FULL_REGISTERS[-1]]
+        found += roomy[:1] or ahead[:1] or fitting[-1:]
+    return tuple(dict.fromkeys(found)) or tuple([tile for tile in (tile_of(SMALL),) if tile.fits])
 
 
 def bias_words(bias: TensorType, scores: Sequence[Dim]) -> tuple[Dim, Dim, Dim, Dim] | None:

@@ -1,5 +1,5 @@
 struct K0 { unsigned out, q, k, v, scratch; int slices, queries, keys, bias_repeat, bias_count, bias_slice, bias_row, splits, heads; };
-extern "C" __global__ void __launch_bounds__(256, 1)
+extern "C" __global__ void __launch_bounds__(128, 3)
 k0_attention(char* arena, const K0 words)
 {
   __shared__ __align__(16) float q_tile[32 * 64];
@@ -13,7 +13,7 @@ k0_attention(char* arena, const K0 words)
   const int queries = words.queries, keys = words.keys, heads = words.heads;
   const bool whole_rows = keys % 4 == 0;
   const int row_tiles = (queries + 64 - 1) / 64, tile_count = words.slices * row_tiles;
-  const int part = threadIdx.x / 128, lane = threadIdx.x % 8, rows_of = threadIdx.x % 128 / 8;
+  const int lane = threadIdx.x % 8, rows_of = threadIdx.x / 8;
   for (int tile = blockIdx.x; tile < tile_count; tile += gridDim.x) {
     const int row_first = tile % row_tiles * 64, slice = tile / row_tiles;
     // Rows of ``heads`` slices follow each other.
@@ -23,28 +23,28 @@ k0_attention(char* arena, const K0 words)
     const float* __restrict__ v_slice = v + ((long long)before * keys + head) * 32;
     float* __restrict__ out_slice = out + ((long long)before * queries + head) * 32;
     const auto keys_at = [&](int first, int each) {
-      const int item = threadIdx.x + each * 256;
+      const int item = threadIdx.x + each * 128;
       const int column = first + item % (64 / 4) * 4, row = item / (64 / 4);
       const float* from = k_slice + (long long)row * keys + column;
       return load_four(from, row < 32 ? keys - column : 0, whole_rows);
     };
     const auto values_at = [&](int first, int each) {
-      const int item = threadIdx.x + each * 256;
+      const int item = threadIdx.x + each * 128;
       const int column = item % (32 / 4) * 4, row = first + item / (32 / 4);
       return load_four(v_slice + (long long)row * heads * 32 + column, keys - row, true);
     };
-    float4 k_next[2], v_next[2];
+    float4 k_next[4], v_next[4];
     const auto fetch_keys = [&](int first) {
       #pragma unroll
-      for (int each = 0; each < 2; ++each) k_next[each] = keys_at(first, each);
+      for (int each = 0; each < 4; ++each) k_next[each] = keys_at(first, each);
     };
     const auto fetch_values = [&](int first) {
       #pragma unroll
-      for (int each = 0; each < 2; ++each) v_next[each] = values_at(first, each);
+      for (int each = 0; each < 4; ++each) v_next[each] = values_at(first, each);
     };
     fetch_keys(0);
     __syncthreads();
-    for (int item = threadIdx.x; item < 64 * (32 / 4); item += 256) {
+    for (int item = threadIdx.x; item < 64 * (32 / 4); item += 128) {
       const int row = item % 64, at = item / 64 * 4;
       float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       if (row_first + row < queries)
@@ -66,38 +66,37 @@ k0_attention(char* arena, const K0 words)
     for (int first = 0; first < stop; first += 64) {
       __syncthreads();
       #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = threadIdx.x + each * 256;
+      for (int each = 0; each < 4; ++each) {
+        const int item = threadIdx.x + each * 128;
         if (item < 32 * (64 / 4)) *(float4*)&k_tile[item * 4] = k_next[each];
       }
       __syncthreads();
       fetch_values(first);
-      float score[4][4];
+      float score[4][8];
       #pragma unroll
       for (int i = 0; i < 4; ++i)
         #pragma unroll
-        for (int j = 0; j < 4; ++j) score[i][j] = 0.0f;
+        for (int j = 0; j < 8; ++j) score[i][j] = 0.0f;
       #pragma unroll 4
       for (int step = 0; step < 32; ++step) {
-        __align__(16) float left[4], right[4];
+        __align__(16) float left[4], right[8];
         #pragma unroll
         for (int i = 0; i < 4; i += 4)
           *(float4*)&left[i] = *(const float4*)&q_tile[step * 64 + rows_of * 4 + i];
         #pragma unroll
-        for (int j = 0; j < 4; j += 4)
-          *(float4*)&right[j] = *(const float4*)&k_tile[
-              step * 64 + part * 32 + j * 8 + lane * 4];
+        for (int j = 0; j < 8; j += 4)
+          *(float4*)&right[j] = *(const float4*)&k_tile[step * 64 + j * 8 + lane * 4];
         #pragma unroll
         for (int i = 0; i < 4; ++i)
           #pragma unroll
-          for (int j = 0; j < 4; ++j) score[i][j] = fmaf(left[i], right[j], score[i][j]);
+          for (int j = 0; j < 8; ++j) score[i][j] = fmaf(left[i], right[j], score[i][j]);
       }
       if (first + 64 > keys || first + 64 > row_first) {
         #pragma unroll
         for (int i = 0; i < 4; ++i)
           #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            const int column = first + part * 32 + j / 4 * 32 + lane * 4 + j % 4;
+          for (int j = 0; j < 8; ++j) {
+            const int column = first + j / 4 * 32 + lane * 4 + j % 4;
             const int row = row_first + rows_of * 4 + i;
             if ((column >= keys || column > row)) score[i][j] = -infinity_f32();
           }
@@ -106,7 +105,7 @@ k0_attention(char* arena, const K0 words)
       for (int i = 0; i < 4; ++i) {
         float largest = most[i];
         #pragma unroll
-        for (int j = 0; j < 4; ++j) largest = fmaxf(largest, score[i][j]);
+        for (int j = 0; j < 8; ++j) largest = fmaxf(largest, score[i][j]);
         largest = lanes_most(largest, 8);
         // A row without any key yet: what is below is 2 to -infinity.
         const float base = largest == -infinity_f32() ? 0.0f : largest;
@@ -114,7 +113,7 @@ k0_attention(char* arena, const K0 words)
         most[i] = largest;
         float added = 0.0f;
         #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < 8; ++j) {
           score[i][j] = power_of_two(score[i][j] - base);
           added = added + score[i][j];
         }
@@ -122,26 +121,25 @@ k0_attention(char* arena, const K0 words)
         #pragma unroll
         for (int j = 0; j < 4; ++j) total[i][j] = total[i][j] * shrink;
       }
-      float* const weights = w_tile + part * 32 * 64;
       // Rows by fours; which four lies where depends on the key, so that threads meet no bank
       // twice.
       #pragma unroll
-      for (int j = 0; j < 4; ++j)
+      for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int i = 0; i < 4; i += 4) {
           const int four = (rows_of * 4 + i) / 4 ^ lane;
-          *(float4*)&weights[(j / 4 * 32 + lane * 4 + j % 4) * 64 + four * 4] = make_float4(
+          *(float4*)&w_tile[(j / 4 * 32 + lane * 4 + j % 4) * 64 + four * 4] = make_float4(
               score[i][j], score[i + 1][j], score[i + 2][j], score[i + 3][j]);
         }
       #pragma unroll
-      for (int each = 0; each < 2; ++each) {
-        const int item = threadIdx.x + each * 256;
+      for (int each = 0; each < 4; ++each) {
+        const int item = threadIdx.x + each * 128;
         if (item < 64 * (32 / 4)) *(float4*)&v_tile[item * 4] = v_next[each];
       }
       __syncthreads();
       fetch_keys(first + 64);
       #pragma unroll 2
-      for (int of = 0; of < 32 / 4; ++of)
+      for (int of = 0; of < 64 / 4; ++of)
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int key = of * 4 + j;
@@ -149,12 +147,12 @@ k0_attention(char* arena, const K0 words)
           #pragma unroll
           for (int i = 0; i < 4; i += 4) {
             const int four = (rows_of * 4 + i) / 4 ^ of % 8;
-            *(float4*)&left[i] = *(const float4*)&weights[key * 64 + four * 4];
+            *(float4*)&left[i] = *(const float4*)&w_tile[key * 64 + four * 4];
           }
           #pragma unroll
           for (int c = 0; c < 4; c += 4)
             *(float4*)&right[c] = *(const float4*)&v_tile[
-                (part * 32 + key) * 32 + c * 8 + lane * 4];
+                key * 32 + c * 8 + lane * 4];
           #pragma unroll
           for (int i = 0; i < 4; ++i)
             #pragma unroll
@@ -162,39 +160,11 @@ k0_attention(char* arena, const K0 words)
               total[i][c] = fmaf(left[i], right[c], total[i][c]);
         }
     }
-    // What other warps have of the same rows, from other keys: the largest score and the sum where
-    // the queries have been, the rest where the values have been.
-    __syncthreads();
-    if (part > 0) {
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = (part - 1) * 64 + rows_of * 4 + i;
-        q_tile[row * 16 + lane] = sum[i];
-        q_tile[row * 16 + 8 + lane] = most[i];
-        #pragma unroll
-        for (int c = 0; c < 4; ++c) v_tile[row * 32 + c * 8 + lane] = total[i][c];
-      }
-    }
-    __syncthreads();
-    #pragma unroll 1
-    for (int other = 0; part == 0 && other < 2 - 1; ++other)
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = other * 64 + rows_of * 4 + i;
-        const float theirs = q_tile[row * 16 + 8 + lane], largest = fmaxf(most[i], theirs);
-        const float base = largest == -infinity_f32() ? 0.0f : largest;
-        const float ours = power_of_two(most[i] - base), share = power_of_two(theirs - base);
-        most[i] = largest;
-        sum[i] = fmaf(sum[i], ours, q_tile[row * 16 + lane] * share);
-        #pragma unroll
-        for (int c = 0; c < 4; ++c)
-          total[i][c] = fmaf(total[i][c], ours, v_tile[row * 32 + c * 8 + lane] * share);
-      }
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float whole = lanes_sum(sum[i], 8), inverse = 1.0f / whole;
       const int row = row_first + rows_of * 4 + i;
-      if (row >= queries || part > 0) continue;
+      if (row >= queries) continue;
       float* into = out_slice + (long long)row * heads * 32 + lane * 4;
       #pragma unroll
       for (int c = 0; c < 4; ++c) {

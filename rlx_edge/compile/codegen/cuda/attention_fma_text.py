@@ -15,19 +15,19 @@ $head
 {
   __shared__ __align__(16) float q_tile[$depth * $rows];
   __shared__ __align__(16) float k_tile[$key_words];
-  __shared__ __align__(16) float v_tile[$step_keys * $width];
+  __shared__ __align__(16) float v_tile[$keys * $width];
 $weight_tile\
 $pointers\
 """
     + TILES
     + """\
-  const int part = $part, lane = threadIdx.x % 8, rows_of = threadIdx.x % $part_threads / 8;
+  const int lane = threadIdx.x % 8, rows_of = threadIdx.x / 8;
 """
     + SLICES
     + """\
     const auto keys_at = [&](int first, int each) {
       const int item = threadIdx.x + each * $threads;
-      const int column = first + item % ($step_keys / 4) * 4, row = item / ($step_keys / 4);
+      const int column = first + item % ($keys / 4) * 4, row = item / ($keys / 4);
       const float* from = k_slice + (long long)row * keys + column;
       return load_four(from, row < $depth ? keys - column : 0, whole_rows);
     };
@@ -66,12 +66,12 @@ $fetch_first\
       for (int j = 0; j < $width_each; ++j) total[i][j] = 0.0f;
     }
     const int stop = $stop;
-    for (int first = 0; first < stop; first += $step_keys) {
+    for (int first = 0; first < stop; first += $keys) {
       __syncthreads();
 $store_unroll
       for (int each = 0; each < $k_each; ++each) {
         const int item = threadIdx.x + each * $threads;
-        if (item < $depth * ($step_keys / 4)) *(float4*)&k_tile[item * 4] = $next_keys;
+        if (item < $depth * ($keys / 4)) *(float4*)&k_tile[item * 4] = $next_keys;
       }
       __syncthreads();
 $values_ahead\
@@ -88,8 +88,7 @@ $values_ahead\
           *(float4*)&left[i] = *(const float4*)&q_tile[step * $rows + rows_of * $row_each + i];
         #pragma unroll
         for (int j = 0; j < $key_each; j += 4)
-          *(float4*)&right[j] = *(const float4*)&k_tile[
-              step * $step_keys + part * $keys + j * 8 + lane * 4];
+          *(float4*)&right[j] = *(const float4*)&k_tile[step * $keys + j * 8 + lane * 4];
         #pragma unroll
         for (int i = 0; i < $row_each; ++i)
           #pragma unroll
@@ -102,7 +101,7 @@ $change_scores\
         for (int i = 0; i < $row_each; ++i)
           #pragma unroll
           for (int j = 0; j < $key_each; ++j) {
-            const int column = first + part * $keys + j / 4 * 32 + lane * 4 + j % 4;
+            const int column = first + j / 4 * 32 + lane * 4 + j % 4;
             const int row = row_first + rows_of * $row_each + i;
             if ($unseen) score[i][j] = -infinity_f32();
           }
@@ -127,7 +126,6 @@ $change_scores\
         #pragma unroll
         for (int j = 0; j < $width_each; ++j) total[i][j] = total[i][j] * shrink;
       }
-      float* const weights = w_tile + part * $keys * $rows;
       // Rows by fours; which four lies where depends on the key, so that threads meet no bank
       // twice.
       #pragma unroll
@@ -135,13 +133,13 @@ $change_scores\
         #pragma unroll
         for (int i = 0; i < $row_each; i += 4) {
           const int four = (rows_of * $row_each + i) / 4 ^ lane;
-          *(float4*)&weights[(j / 4 * 32 + lane * 4 + j % 4) * $rows + four * 4] = make_float4(
+          *(float4*)&w_tile[(j / 4 * 32 + lane * 4 + j % 4) * $rows + four * 4] = make_float4(
               score[i][j], score[i + 1][j], score[i + 2][j], score[i + 3][j]);
         }
 $store_unroll
       for (int each = 0; each < $v_each; ++each) {
         const int item = threadIdx.x + each * $threads;
-        if (item < $step_keys * ($width / 4)) *(float4*)&v_tile[item * 4] = $next_values;
+        if (item < $keys * ($width / 4)) *(float4*)&v_tile[item * 4] = $next_values;
       }
       __syncthreads();
 $keys_ahead\
@@ -154,12 +152,12 @@ $keys_ahead\
           #pragma unroll
           for (int i = 0; i < $row_each; i += 4) {
             const int four = (rows_of * $row_each + i) / 4 ^ of % 8;
-            *(float4*)&left[i] = *(const float4*)&weights[key * $rows + four * 4];
+            *(float4*)&left[i] = *(const float4*)&w_tile[key * $rows + four * 4];
           }
           #pragma unroll
           for (int c = 0; c < $width_each; c += $width_step)
             *($width_vector*)&right[c] = *(const $width_vector*)&v_tile[
-                (part * $keys + key) * $width + c * 8 + lane * $width_step];
+                key * $width + c * 8 + lane * $width_step];
           #pragma unroll
           for (int i = 0; i < $row_each; ++i)
             #pragma unroll
@@ -167,12 +165,11 @@ $keys_ahead\
               total[i][c] = fmaf(left[i], right[c], total[i][c]);
         }
     }
-$join\
     #pragma unroll
     for (int i = 0; i < $row_each; ++i) {
       const float whole = lanes_sum(sum[i], 8), inverse = 1.0f / whole;
       const int row = row_first + rows_of * $row_each + i;
-      if (row >= queries || part > 0) continue;
+      if (row >= queries) continue;
       float* into = out_slice + (long long)row * heads * $width + lane * $width_step;
       #pragma unroll
       for (int c = 0; c < $width_each; ++c) {
@@ -184,42 +181,12 @@ $join\
 }
 """
 )
-JOIN_TILED = """\
-    // What other warps have of the same rows, from other keys: the largest score and the sum where
-    // the queries have been, the rest where the values have been.
-    __syncthreads();
-    if (part > 0) {
-      #pragma unroll
-      for (int i = 0; i < $row_each; ++i) {
-        const int row = (part - 1) * $rows + rows_of * $row_each + i;
-        q_tile[row * 16 + lane] = sum[i];
-        q_tile[row * 16 + 8 + lane] = most[i];
-        #pragma unroll
-        for (int c = 0; c < $width_each; ++c) v_tile[row * $width + c * 8 + lane] = total[i][c];
-      }
-    }
-    __syncthreads();
-    #pragma unroll 1
-    for (int other = 0; part == 0 && other < $parts - 1; ++other)
-      #pragma unroll
-      for (int i = 0; i < $row_each; ++i) {
-        const int row = other * $rows + rows_of * $row_each + i;
-        const float theirs = q_tile[row * 16 + 8 + lane], largest = fmaxf(most[i], theirs);
-        const float base = largest == -infinity_f32() ? 0.0f : largest;
-        const float ours = power_of_two(most[i] - base), share = power_of_two(theirs - base);
-        most[i] = largest;
-        sum[i] = fmaf(sum[i], ours, q_tile[row * 16 + lane] * share);
-        #pragma unroll
-        for (int c = 0; c < $width_each; ++c)
-          total[i][c] = fmaf(total[i][c], ours, v_tile[row * $width + c * 8 + lane] * share);
-      }
-"""
 CHANGE_TILED = """\
       #pragma unroll
       for (int i = 0; i < $row_each; ++i)
         #pragma unroll
         for (int j = 0; j < $key_each; ++j) {
-          const int column = first + part * $keys + j / 4 * 32 + lane * 4 + j % 4;
+          const int column = first + j / 4 * 32 + lane * 4 + j % 4;
           const int row = row_first + rows_of * $row_each + i;
           float x = score[i][j];
 $bias\

@@ -8,7 +8,6 @@ from rlx_edge.compile.codegen.cuda.attention_fma_text import (
     CHANGE_TILED,
     FEW,
     JOIN,
-    JOIN_TILED,
     KEYS_READ,
     SCRATCH,
     TILED,
@@ -188,7 +187,7 @@ def emit_pack_attention(kernel: TemplateKernel, head: str) -> str:
 def emit_attention(kernel: TemplateKernel, head: str) -> str:
     """The same in f32 with fused multiply-adds, for many queries."""
     tile, numbers = _tiled(kernel, head)
-    row_each = tile.rows * tile.parts * LANES // tile.threads
+    row_each = tile.rows * LANES // tile.threads
     key_each, width_each = tile.keys // LANES, tile.width // LANES
     step = next(step for step in (4, 2, 1) if width_each % step == 0)
     replace = tile.weights_replace_keys
@@ -215,10 +214,7 @@ def emit_attention(kernel: TemplateKernel, head: str) -> str:
     return _filled(
         TILED,
         numbers,
-        {
-            "change_scores": CHANGE_TILED if tile.is_biased else "",
-            "join": JOIN_TILED if tile.parts > 1 else "",
-        },
+        {"change_scores": CHANGE_TILED if tile.is_biased else ""},
         tile.is_biased,
     )
 

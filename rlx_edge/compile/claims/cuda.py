@@ -26,7 +26,7 @@ from rlx_edge.compile.templates.channels_last import (
     wide,
 )
 from rlx_edge.compile.templates.mma import MMA_TILES
-from rlx_edge.compile.templates.mma_packed import CLUSTERED, PACKED_TILES, PackedTile, split_count
+from rlx_edge.compile.templates.mma_packed import CLUSTER, PACKED_TILES, PackedTile, split_count
 from rlx_edge.compile.workgroups import FLAT_THREADS
 from rlx_edge.ir.attributes import FIXED, FP16, RELAXED, TF32
 from rlx_edge.ir.dims import ONE, ZERO, Dim, as_dim, ceildiv, dim_max, dim_min, product
@@ -119,9 +119,8 @@ def _packed_ways(
 
     ways = [[part(tile, "")] for tile in PACKED_TILES]
     if tiled.target.limits.clusters:
-        for size in CLUSTERED:
-            kernel, tiles = part(PACKED_TILES[0], str(size))
-            ways.append([(kernel, tiles * size)])
+        kernel, tiles = part(PACKED_TILES[0], str(CLUSTER))
+        ways.append([(kernel, tiles * CLUSTER)])
     kernel, tiles = part(PACKED_TILES[0], SCRATCH)
     count = split_count(tiles, split.fours)
     few = dim_min(count - 1, 1)

@@ -77,14 +77,17 @@ def weight_words(precision: str) -> int:
     return ROUND // 2 if precision == FP16 else ROUND
 
 
-CLUSTERED = (4, 8)
+CLUSTER = 4
 """Workgroups of a cluster that share out the sums of the first tile."""
 PACKED_TILES = (
     PackedTile(64, 64, 32, 32, 4, 3),
     PackedTile(128, 64, 64, 32, 3, 3),
-    PackedTile(128, 128, 64, 64, 3, 2),
 )
-"""For some outputs, for many; the first needs no measuring, and its sums may be split."""
+"""For some outputs, for many; the first needs no measuring, and its sums may be split.
+
+Every way is a kernel for every kind of layer, so there are few. On an H200, 128 × 128 gained 2 % of
+ResNet-50 in ``fp16`` and nothing in ``tf32``, clusters of 8 less than 1 % at one image.
+"""
 
 
 def packed_tile(name: str) -> PackedTile:

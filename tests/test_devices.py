@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rlx_edge.cli.devices import sharing
+from rlx_edge.cli.devices import _lines, sharing
 from rlx_edge.devices import list_devices, resolve_device
 from rlx_edge.ir.errors import DeviceError
 
@@ -58,3 +58,8 @@ def test_how_devices_pass_tensors() -> None:
         ("vulkan:1", "cpu:0"): "copy",
     }
     assert list(sharing({"cuda": {"error": "no driver"}})) == []
+
+
+def test_libraries_are_named_with_their_versions() -> None:
+    found = {"devices": [], "libraries": {"cublas": "13.1.0", "cudnn": "not used: absent"}}
+    assert list(_lines("cuda", found)) == ["cuda: cublas 13.1.0", "cuda: cudnn not used: absent"]

@@ -40,11 +40,13 @@ class FakeStream:
         self.now = 0.0
         self.capturing: list[Record] | None = None
         self.started: list[str] = []
+        self.alone: tuple[str, ...] = ()
+        """What does not let itself be captured."""
 
     def start(self, record: Record) -> None:
         entry = self.program.entries[record.kernel]
         name = entry.library or entry.name.partition("_")[2]
-        if name not in self.microseconds:
+        if name not in self.microseconds or (self.capturing is not None and name in self.alone):
             raise DeviceError("cuda.library", "refused")
         self.started.append(name)
         if self.capturing is not None:
@@ -129,6 +131,15 @@ def test_a_way_that_cannot_run_is_passed_over(monkeypatch: pytest.MonkeyPatch) -
     (row,) = found.rows()
     assert isinstance(row["microseconds"], dict)
     assert row["microseconds"]["4 cublas:tf32"] is None
+
+
+def test_a_way_that_cannot_be_captured_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, stream = prepared(monkeypatch, FAST_LIBRARY)
+    monkeypatch.setattr(module, "errors", lambda: (MemoryError,))
+    stream.alone = ("cublas:tf32",)
+    (choice,) = found._program.choices
+    assert taken(found) == list(choice.way(1))
+    assert stream.capturing is None
 
 
 def test_sizes_of_a_class_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ from rlx_edge.ir.dims import ONE, ZERO, as_dim, ceildiv, dim_max, dim_min, produ
 from rlx_edge.ir.ops.attention import ROWS_FIRST
 from rlx_edge.ir.types import F32
 
-TILE_OPTIONS = ("precision", "rows", "keys", "threads", "parts", "is_ahead")
+TILE_OPTIONS = ("precision", "rows", "keys", "threads", "parts")
 
 
 def has_room(tile: AttentionTile, limits: Limits) -> bool:

@@ -83,8 +83,7 @@ SMALL = (128, 32, 256, 1)
 class AttentionTile:
     """``rows`` of queries and ``keys`` of a step for ``threads`` threads; ``depth`` and ``width``
     are the lengths of rows of queries and values. ``is_packed``: keys and values are f16 before.
-    ``parts`` groups of warps have ``keys`` keys of a step each. ``is_ahead``: a step's loads run in
-    registers during the step before, where there are enough."""
+    ``parts`` groups of warps have ``keys`` keys of a step each."""
 
     precision: str
     rows: int
@@ -95,7 +94,6 @@ class AttentionTile:
     is_biased: bool
     is_packed: bool = False
     parts: int = 1
-    is_ahead: bool = True
 
     @property
     def is_mma(self) -> bool:
@@ -201,7 +199,7 @@ class AttentionTile:
     @property
     def loads_ahead(self) -> bool:
         """Whether a step's loads run in registers during the step before."""
-        return self.is_ahead and self._needed + self.ahead <= MOST_REGISTERS
+        return self._needed + self.ahead <= MOST_REGISTERS
 
     @property
     def fits(self) -> bool:

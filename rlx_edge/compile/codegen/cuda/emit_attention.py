@@ -71,8 +71,7 @@ def _tile(kernel: TemplateKernel) -> AttentionTile:
     )
     packed, biased = kernel.template == PACKED, bool(kernel.option("biased"))
     precision, parts = str(kernel.option("precision")), int(kernel.option("parts"))
-    ahead = bool(kernel.option("is_ahead"))
-    return AttentionTile(precision, rows, keys, threads, depth, width, biased, packed, parts, ahead)
+    return AttentionTile(precision, rows, keys, threads, depth, width, biased, packed, parts)
 
 
 def _common(kernel: TemplateKernel, head: str, rows: int) -> dict[str, object]:

@@ -295,12 +295,16 @@ def reduce_parts(expr: Expr) -> tuple[str, tuple[str, ...], tuple[Dim, ...], Exp
 
 
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
-    """Rebuild bottom-up; ``rule`` sees each node with rewritten args, ``None`` keeps it."""
+    """Rebuild bottom-up; ``rule`` sees each node with rewritten args, ``None`` keeps it.
+
+    A node that folds to what was rewritten already, as a select between equal values does, is not
+    rewritten again.
+    """
     done: dict[Expr, Expr] = {}
     for node in walk(expr):
         args = tuple(done[arg] for arg in node.args)
         rebuilt = node if args == node.args else rebuild(node, args)
-        replaced = rule(rebuilt)
+        replaced = None if rebuilt in args else rule(rebuilt)
         done[node] = rebuilt if replaced is None else replaced
     return done[expr]
 

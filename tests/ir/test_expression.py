@@ -5,9 +5,19 @@ from __future__ import annotations
 import pytest
 
 from rlx_edge.ir.errors import RlxError
-from rlx_edge.ir.expression import INDEX, Expr, acc, binary, const, index
+from rlx_edge.ir.expression import (
+    INDEX,
+    Expr,
+    acc,
+    binary,
+    const,
+    index,
+    load,
+    replace_loads,
+    select,
+)
 from rlx_edge.ir.scalar_ops import SHIFTS
-from rlx_edge.ir.types import I8, I32, I64, U32, DType
+from rlx_edge.ir.types import BOOL, F32, I8, I32, I64, U32, DType
 
 
 @pytest.mark.parametrize("name", SHIFTS)
@@ -31,3 +41,11 @@ def test_shift_counts_of_indices() -> None:
     for bad in (index(-1), index(32), index("n")):
         with pytest.raises(RlxError, match="0 to 31"):
             binary("shl", index("n"), bad)
+
+
+def test_what_was_rewritten_is_not_rewritten_again() -> None:
+    """A select whose sides become one load folds to it; the new slot is not an old one."""
+    chosen = select(load(0, BOOL, []), load(1, F32, []), load(2, F32, []))
+    slots = {0: 1, 1: 0, 2: 0}
+    found = replace_loads(chosen, lambda slot, at, dtype: load(slots[slot], dtype, at))
+    assert found is load(0, F32, [])

@@ -10,8 +10,13 @@ from rlx_edge.compile.pipeline import run_passes
 from rlx_edge.ir.core import Module
 from rlx_edge.ir.errors import RlxError
 from rlx_edge.ir.expression import Expr
+from rlx_edge.ir.interpreter import interpret
 from rlx_edge.ir.opdef import Expression
 from rlx_edge.ir.ops import OPS, epilogue_slots, lookup, root_name, root_operand_count
+from rlx_edge.ir.parser import parse_module
+from rlx_edge.ir.tensor import from_values
+from rlx_edge.ir.types import BOOL, F32
+from tests.compile.passes.test_preserves_values import difference
 from tests.network_strategies import networks
 
 ROOTS = [
@@ -49,3 +54,27 @@ def test_epilogues_load_exactly_the_extra_operands(module: Module) -> None:
         assert epilogue_slots(epilogue) == frozenset(range(count, len(op.operands)))
         extras = op.operands[count:]
         assert len(set(extras)) == len(extras)
+
+
+SAME_SIDES = """rlx.module version = "1.0"
+
+func @f(%b: f32[n], %c: bool[n]) -> (f32[n]) {
+  %chosen = rlxc::where(%c, %b, %b) : f32[n]
+  %largest = rlxc::reduce_max(%chosen) { axes = [0], keepdims = true } : f32[1]
+  %moved = rlxc::sub(%b, %largest) : f32[n]
+  %again = rlxc::where(%c, %moved, %moved) : f32[n]
+  return %again
+}
+"""
+
+
+@pytest.mark.parametrize("reductions", [1, 8])
+def test_a_choice_between_equal_values_is_that_value(reductions: int) -> None:
+    module = parse_module(SAME_SIDES)
+    after = run_passes(module, f"decompose,fuse{{reductions={reductions}}}", check=True)
+    assert any("fused" in op.name for op in after.function.ops)
+    inputs = {
+        "b": from_values(F32, (3,), [1.0, -2.0, 4.0]),
+        "c": from_values(BOOL, (3,), [True, False, True]),
+    }
+    assert difference(interpret(module, inputs), interpret(after, inputs)) is None

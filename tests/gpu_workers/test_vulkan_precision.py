@@ -162,9 +162,20 @@ def test_the_plan_takes_the_largest_tile_with_workgroups_enough() -> None:
         return [item.groups for item in records(words, block, program.entries, 0, 3)]
 
     assert groups(4096, 1024) == [256, 0, 0]
+    assert groups(4096, 384) == [96, 0, 0]
     assert groups(1024, 1024) == [0, 256, 0]
     assert groups(128, 1000) == [0, 0, 128]
     assert groups(1, 1) == [0, 0, 1]
+
+
+def test_tiles_are_as_wide_as_the_result_needs() -> None:
+    def threads(outputs: int) -> list[int]:
+        program = compiled_for(conv(8, outputs, 3, 1, 1), "fp16", H200).program
+        return [entry.threads for entry in program.entries if "mma" in entry.name]
+
+    assert threads(16) == threads(32) == [128, 128]
+    assert threads(64) == [256, 256, 128]
+    assert threads(72) == threads(256) == [256, 256, 256, 128]
 
 
 def test_devices_with_less_get_smaller_tiles_or_none() -> None:

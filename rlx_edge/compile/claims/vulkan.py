@@ -16,9 +16,6 @@ from rlx_edge.compile.templates.gpu import SPLIT
 from rlx_edge.ir.attributes import FIXED, FP16, RELAXED
 from rlx_edge.ir.dims import ONE, dim_min
 
-ENOUGH = 128
-"""Workgroups that keep a large GPU busy: where there are fewer, a smaller tile is taken."""
-
 
 def precisions(target: VulkanTarget) -> Sequence[str]:
     """f16 matrices need the device; cooperative matrices have no type like tf32."""
@@ -53,22 +50,24 @@ def _matrix_units(tiled: Tiled) -> list[Part]:
         )
         groups = tiled.groups(tile.rows, tile.columns)
         # 1 where the tile is taken, unless a larger one is.
-        taken = ONE if tile is tiles[-1] else dim_min(groups // ENOUGH, 1)
+        taken = ONE if tile is tiles[-1] else dim_min(groups // tile.enough, 1)
         found.append((kernel, groups * left * taken))
         left = left * (1 - taken)
     return found
 
 
 def _tiles(tiled: Tiled) -> Sequence[CooperativeTile]:
-    """From large to small, without those that are wider than the result needs."""
+    """From large to small, without those that are wider or narrower than suits the result."""
     every = cooperative_tiles(tiled.target)
-    columns = tiled.sizes[2]
+    columns, least = tiled.sizes[2], every[-1].columns
     if not columns.is_constant:
         return [tile for tile in every if not tile.is_narrow]
     n = columns.value
-    narrow = [tile for tile in every if tile.is_narrow and n <= tile.columns][-1:]
-    square = [tile for tile in every if not tile.is_narrow]
-    return [*narrow, *(tile for tile in square if tile is square[-1] or tile.columns // 2 < n)]
+    return [
+        tile
+        for tile in every
+        if tile is every[-1] or (n <= least if tile.columns == least else tile.columns // 2 < n)
+    ]
 
 
 OFFERS = offers(candidates, precisions)

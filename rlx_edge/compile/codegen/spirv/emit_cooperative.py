@@ -128,7 +128,7 @@ class Cooperative:
         self.multiply(loop.body, stage)
         other = body.sub(body.c(tile.stage_length), stage)
         condition = Words(loop.check).below(k, self.operands.depth)
-        # Unrolled, a round is more code than instruction caches hold.
+        # Drivers that unroll it make more than twice the code of it.
         loop.close(condition, [following, other, *ahead], unroll=False)
         # The next tile's first stage may be the one that is read last.
         barrier(code)

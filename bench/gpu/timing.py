@@ -12,6 +12,8 @@ SHORTEST = 0.02
 """Seconds of work between two waits, about."""
 MOST = 200
 WARM_UP = 3
+WAKE = 0.5
+"""Seconds of work that bring an idle device to its full clock."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,11 @@ class Work:
 
 
 def interleave(works: Sequence[Work], rounds: int) -> list[Times]:
-    """One measurement of each work a round."""
+    """One measurement of each work a round, after the device has been woken."""
+    started = time.perf_counter()
+    while time.perf_counter() < started + WAKE:
+        for work in works:
+            work.seconds(WARM_UP)
     counts = []
     for work in works:
         work.seconds(WARM_UP)

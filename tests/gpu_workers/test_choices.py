@@ -13,7 +13,7 @@ import pytest
 
 from rlx_edge.compile import CudaTarget, compile_module
 from rlx_edge.gpu_workers.cuda import choices as module
-from rlx_edge.gpu_workers.cuda.choices import REPEATS, TIMES, Choices
+from rlx_edge.gpu_workers.cuda.choices import IDLE, REPEATS, TIMES, WAKE, Choices
 from rlx_edge.gpu_workers.cuda.tuning import Tuning
 from rlx_edge.ir.errors import DeviceError
 from rlx_edge.ir.parser import parse_module
@@ -33,11 +33,15 @@ func @m(%a: f32[m, 8], %b: f32[8, 4], %c: f32[4]) -> (f32[m, 4]) {
 
 
 class FakeStream:
-    """Keeps what is started; time passes with every launch, by its kernel's name."""
+    """Keeps what is started; time passes with every launch, by its kernel's name. Launches take
+    five times as long until the device has been busy for ``WAKE`` seconds."""
 
     def __init__(self, program: Program, microseconds: dict[str, float]) -> None:
         self.program, self.microseconds = program, microseconds
         self.now = 0.0
+        self.clock = 7.0
+        """Seconds of the host, a tenth for each wait."""
+        self.busy = 0.0
         self.capturing: list[Record] | None = None
         self.started: list[str] = []
         self.alone: tuple[str, ...] = ()
@@ -60,11 +64,17 @@ class FakeStream:
         assert launches is not None
 
         def launch(stream: FakeStream) -> None:
+            slow = 1 if self.busy >= WAKE else 5
             for record in launches:
                 entry = self.program.entries[record.kernel]
-                self.now += self.microseconds[entry.library or entry.name.partition("_")[2]]
+                name = entry.library or entry.name.partition("_")[2]
+                self.now += slow * self.microseconds[name]
 
         return SimpleNamespace(launch=launch)
+
+    def synchronize(self) -> None:
+        self.clock += 0.1
+        self.busy += 0.1
 
     def __enter__(self) -> FakeStream:
         return self
@@ -100,6 +110,7 @@ def prepared(
         Event=FakeEvent, get_elapsed_time=lambda begin, end: (end.at - begin.at) / 1e3
     )
     monkeypatch.setattr(module, "cupy", lambda: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: stream.clock))
     found = Choices(program, Tuning("d", None), stream.start, stream)
     found.take_words(np.array(evaluate(program.plan, {"m": rows}).words, np.int32))
     return found, stream
@@ -122,6 +133,21 @@ def test_the_fastest_way_runs_with_all_its_launches(monkeypatch: pytest.MonkeyPa
     assert row["taken"] == "4 cublas:tf32"
     times = row["microseconds"]
     assert isinstance(times, dict) and times["4 cublas:tf32"] == pytest.approx(3.0)
+
+
+def test_an_idle_device_is_woken_before_ways_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, stream = prepared(monkeypatch, FAST_LIBRARY, 20)
+    taken(found)
+    (row,) = found.rows()
+    assert isinstance(row["microseconds"], dict)
+    assert next(iter(row["microseconds"].values())) == pytest.approx(9.0)
+    woken = stream.clock
+    for rows, pause in ((40, IDLE / 2), (80, 2 * IDLE)):
+        stream.clock += pause
+        woken += pause
+        found.take_words(np.array(evaluate(found._program.plan, {"m": rows}).words, np.int32))
+        taken(found)
+        assert (stream.clock > woken) is (pause > IDLE)
 
 
 def test_a_way_that_cannot_run_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -69,9 +70,13 @@ def execute(options: argparse.Namespace) -> int:
     values, shapes = parse_values(options.value), parse_shapes(options.shape)
     device, target, assembler = _target_of(options)
     form = None if options.code is None else form_of(options.code, target)
-    for path in (options.output, options.code):
-        if path is not None:
-            check_output(path)
+    written = [path for path in (options.output, options.code) if path is not None]
+    if len({os.path.realpath(path) for path in written}) < len(written):
+        raise InputError(
+            "cli.output", "--output and --code name one file", found=options.code, where="--code"
+        )
+    for path in written:
+        check_output(path)
     steps = Steps()
     try:
         module = graph_of(options.model, values, shapes)
@@ -113,6 +118,7 @@ def _target_of(options: argparse.Namespace) -> tuple[Device, Target, Assembler |
             raise InputError(
                 "cli.arch", "--arch is for CUDA", found=options.device, allowed="--device cuda:0"
             )
+        style_of(options)  # refuses a Vulkan driver
         arch = CudaTarget(options.arch)
         return parse_device("cuda:0"), arch, assembler_of(arch)
     device = resolve_device(options.device)

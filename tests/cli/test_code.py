@@ -64,3 +64,27 @@ def test_an_architecture_that_the_compiler_does_not_know(tmp_path: Path, capsys:
         pytest.skip("this compiler still knows sm_70")
     one_line(capsys, "sm_70")
     assert not path.exists()
+
+
+def test_words_that_exclude_each_other(tmp_path: Path, capsys: Capture) -> None:
+    path, model = tmp_path / "digits.cu", str(model_path("digits"))
+    assert main(["plan", model, "--arch", "sm_90", "--vulkan-driver", "nvidia"]) == 1
+    one_line(capsys, "--vulkan-driver is for Vulkan devices")
+    words = ["plan", model, "--arch", "sm_90", "--code", str(path)]
+    assert main([*words, "-o", str(tmp_path / "." / path.name)]) == 1
+    one_line(capsys, "--output and --code name one file")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(("device", "suffix"), [("vulkan:0", ".spvasm"), ("wasm:0", ".dump")])
+def test_code_of_a_program_without_kernels(device: str, suffix: str, tmp_path: Path) -> None:
+    model, path = tmp_path / "view.rlx", tmp_path / f"view{suffix}"
+    model.write_text(
+        'rlx.module version = "1.0"\n\n'
+        "func @view(%x: f32[n, 4]) -> (f32[4 * n]) {\n"
+        "  %y = rlxc::reshape(%x) { shape = [4 * n] } : f32[4 * n]\n"
+        "  return %y\n"
+        "}\n"
+    )
+    assert main(["plan", str(model), "--device", device, "--code", str(path)]) == 0
+    assert path.is_file()

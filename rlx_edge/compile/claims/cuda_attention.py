@@ -64,7 +64,7 @@ def claim_attention(
     types = [q, keys, v, *bias]
     tiles = attention_tiles(precision_of(op), types)
     tiles = tuple(tile for tile in tiles if has_room(tile, target.limits)) or tiles
-    rows_first = bool(op.attrs.get(ROWS_FIRST))
+    rows_first = bool(op.attrs[ROWS_FIRST])
     scores = scores_shape(types, rows_first)
     words = bias_words(bias[0], scores) if bias else (ONE, ONE, ZERO, ZERO)
     plain = all(item.is_plain for item in (result, *operands))

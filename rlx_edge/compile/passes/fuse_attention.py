@@ -73,6 +73,7 @@ def attention_rule(precision: str) -> Rule:
             "scale": round_f32(scale),
             "causal": False,
             "zero_empty": zero_empty,
+            ROWS_FIRST: False,
         }
         return rewriter.op(ATTENTION, operands, attrs, hint=op.result.name)
 
@@ -110,7 +111,7 @@ def rows_first_rule(precision: str) -> Rule:
 
     def rows_first(op: Op, rewriter: Rewriter) -> Value | None:
         whole = op.operands[0].producer if op.name == TRANSPOSE else None
-        if whole is None or whole.name != ATTENTION or whole.attrs.get(ROWS_FIRST):
+        if whole is None or whole.name != ATTENTION or whole.attrs[ROWS_FIRST]:
             return None
         rank = op.result.type.rank
         perm = (*range(rank - 3), rank - 2, rank - 3, rank - 1)

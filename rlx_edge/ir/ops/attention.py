@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rlx_edge.ir.attributes import AttributeDef
 from rlx_edge.ir.dims import ONE, Dim
 from rlx_edge.ir.opdef import Decomposition, InferContext, OpDef
 from rlx_edge.ir.ops.signature import (
@@ -35,7 +34,7 @@ def turned(shape: Sequence[Dim]) -> tuple[Dim, ...]:
 
 def _attention_type(ctx: InferContext) -> TensorType:
     q, keys, v = (item.shape for item in ctx.types[:3])
-    rows_first = bool(ctx.attrs.get(ROWS_FIRST))
+    rows_first = attr_bool(ctx, ROWS_FIRST)
     least = 3 if rows_first else 2
     if not len(q) == len(keys) == len(v) >= least:
         raise ctx.error(
@@ -77,7 +76,7 @@ def _attention(builder: Builder, op: Op) -> Value:
     q, keys, v, *bias = op.operands
     rank = q.type.rank
     perm = (*range(rank - 3), rank - 2, rank - 3, rank - 1)
-    rows_first = bool(op.attrs.get(ROWS_FIRST))
+    rows_first = bool(op.attrs[ROWS_FIRST])
     if rows_first:
         q, v = (builder.op("rlxc::transpose", [item], {"perm": perm}) for item in (q, v))
     stated = {name: value for name, value in op.attrs.items() if name == "precision"}
@@ -117,7 +116,7 @@ OPS = (
             attribute("scale", "float"),
             attribute("causal", "bool"),
             attribute("zero_empty", "bool"),
-            AttributeDef(ROWS_FIRST, "bool", optional=True),
+            attribute(ROWS_FIRST, "bool"),
         ),
         _attention_type,
         Decomposition(_attention),
@@ -133,6 +132,7 @@ OPS = (
                 scale=0.5,
                 causal=False,
                 zero_empty=False,
+                rows_first=False,
             ),
             example(
                 "biased",
@@ -140,6 +140,7 @@ OPS = (
                 scale=1.0,
                 causal=False,
                 zero_empty=True,
+                rows_first=False,
             ),
             example(
                 "causal",
@@ -147,6 +148,7 @@ OPS = (
                 scale=0.25,
                 causal=True,
                 zero_empty=False,
+                rows_first=False,
             ),
             example(
                 "rows_first",

@@ -45,8 +45,8 @@ func @a(%q: f32[b, h, t, {d}], %k: f32[b, h, {d}, s], %v: f32[b, h, s, {e}], %m:
 """
 WHOLE = """\
 func @a(%q: f32[b, t, {d}], %k: f32[b, {d}, s], %v: f32[b, s, {e}]) -> (f32[b, t, {e}]) {{
-  %r = rlxc::attention(%q, %k, %v) {{ scale = 0.5, causal = true, zero_empty = false }}
-    : f32[b, t, {e}]
+  %r = rlxc::attention(%q, %k, %v)
+    {{ scale = 0.5, causal = true, zero_empty = false, rows_first = false }} : f32[b, t, {e}]
   return %r
 }}
 """

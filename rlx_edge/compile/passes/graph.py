@@ -5,8 +5,6 @@ Passes own a copy of the module they are given; these functions change it in pla
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rlx_edge.ir.core import Function, Module, Op, Value
 
 CONST = "tensor::const"
@@ -95,17 +93,3 @@ def drop_unread_constants(module: Module) -> None:
     module.constants = {
         digest: module.constants[digest] for digest in digests if digest in module.constants
     }
-
-
-def use_counts(function: Function) -> dict[Value, int]:
-    """Value → number of operand positions and returns that read it."""
-    counts = dict.fromkeys(function.values(), 0)
-    for value in _reads(function):
-        counts[value] += 1
-    return counts
-
-
-def _reads(function: Function) -> Iterable[Value]:
-    for op in function.ops:
-        yield from op.operands
-    yield from function.returns

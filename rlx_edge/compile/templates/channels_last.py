@@ -1,8 +1,8 @@
 """Convolutions through images whose channels lie together, as libraries want them.
 
 Scratch memory holds the result ``[image][y][x][group][channel]`` in f32, behind it the input,
-``[image][y][x][group][channel]`` of the pixels that taps reach, borders included, so that nothing
-is padded any more. Weights are ``[group][output][row][column][channel]``. Input and weights are f16
+``[image][y][x][group][channel]`` of the pixels that taps reach, borders included: a library
+pads nothing. Weights are ``[group][output][row][column][channel]``. Input and weights are f16
 in ``fp16``, else f32; channels of a group are padded with +0 to whole ``lanes``.
 """
 

@@ -27,7 +27,6 @@ FULL = "full"
 CHANNEL = "channel"
 BATCH_CHANNEL = "batch_channel"
 SCALAR = "scalar"
-EXTRA_KINDS = (FULL, CHANNEL, BATCH_CHANNEL, SCALAR)
 
 BLOCK_ROWS = 192
 """Rows in one block of a driver, and entries of each pointer table."""

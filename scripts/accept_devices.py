@@ -152,7 +152,9 @@ def check_life() -> Verdict:
         VULKAN, lambda: context(0), lambda: len(context(0).buffers), resident_bytes
     )
     faults = pytest_verdict(["tests/gateway/test_faults.py"])
-    leaks = pytest_verdict(["tests/gpu_workers", "tests/runtime/test_buffers.py", "-k", "leak and not leaky"])
+    leaks = pytest_verdict(
+        ["tests/gpu_workers", "tests/runtime/test_buffers.py", "-k", "leak and not leaky"]
+    )
     return Verdict(
         vulkan.passed and faults.passed and leaks.passed,
         f"{vulkan.figure}; devices that fail: {faults.figure}; leaks: {leaks.figure}",

@@ -133,7 +133,9 @@ def check_life() -> Verdict:
     cuda = initialisations(CUDA, lambda: open_device(0), lambda: 0, used)
     vulkan = initialisations(VULKAN, lambda: context(0), lambda: len(context(0).buffers), used)
     faults = pytest_verdict(["tests/gateway/test_faults.py"])
-    leaks = pytest_verdict(["tests/gpu_workers", "tests/runtime/test_buffers.py", "-k", "leak and not leaky"])
+    leaks = pytest_verdict(
+        ["tests/gpu_workers", "tests/runtime/test_buffers.py", "-k", "leak and not leaky"]
+    )
     figure = f"{cuda.figure}; {vulkan.figure}; faults: {faults.figure}; leaks: {leaks.figure}"
     passed = cuda.passed and vulkan.passed and faults.passed and leaks.passed
     return Verdict(passed, figure, (*faults.details, *leaks.details))

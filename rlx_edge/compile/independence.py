@@ -43,12 +43,20 @@ def side_by_side(waits: Sequence[bool]) -> Iterator[tuple[int, int]]:
 
 
 def _depend(a: Launch, b: Launch, buffers: Sequence[Buffer]) -> bool:
-    if a.value == b.value and (
-        BORDER in (a.op, b.op) or (a.buffers == b.buffers and a.arguments == b.arguments)
-    ):
+    if a.value == b.value and (BORDER in (a.op, b.op) or _exclude(a, b, buffers)):
         return False
     return any(
         not set(_written(one, buffers)).isdisjoint(other.buffers) for one, other in ((a, b), (b, a))
+    )
+
+
+def _exclude(a: Launch, b: Launch, buffers: Sequence[Buffer]) -> bool:
+    """Whether the plan starts one of two kernels of a claim; those with scratch memory may be steps
+    of one way, which leave something there for the next."""
+    return (
+        a.buffers == b.buffers
+        and a.arguments == b.arguments
+        and all(buffers[number].kind != "scratch" for number in a.buffers)
     )
 
 

@@ -58,6 +58,10 @@ def test_kernels_of_one_result_and_its_border_do_not_wait_for_each_other() -> No
     assert waits(launch("a", 1, op=BORDER), launch("a", 1, 0), launch("b", 2, 1)) == "101"
 
 
+def test_steps_of_one_result_that_leave_something_in_scratch_memory_wait() -> None:
+    assert waits(launch("a", 1, 0, 5), launch("a", 1, 0, 5), scratch=(5,)) == "11"
+
+
 def test_phases_and_targets_without_workgroups() -> None:
     assert waits(launch("a", 1, 0), launch("b", 2, 0), boundary=1) == "11"
     assert waits(launch("a", 1, 0, groups=None), launch("b", 2, 0, groups=None)) == "11"

@@ -7,8 +7,6 @@ from rlx_edge.gpu_workers.cuda.library import cupy
 from rlx_edge.gpu_workers.cuda.nvcc import find_nvcc, run_nvcc
 from rlx_edge.ir.errors import DeviceError
 
-FORMS = ("ptx", "cubin")
-
 
 def assemble(source: bytes, arch: str, form: str) -> bytes:
     """``form`` of ``source`` for ``arch`` (``sm_80``), by the NVRTC that CuPy loads where it is

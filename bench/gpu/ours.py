@@ -63,7 +63,9 @@ class Ours:
                 touched = dict.fromkeys(launch.buffers)
                 if launch.op == "rlxc::gather":  # as many elements as it writes
                     touched = dict.fromkeys(launch.buffers[:1])
-                sizes = [lowered.buffers[number].nbytes for number in touched]
+                buffers = [lowered.buffers[number] for number in touched]
+                # Scratch memory is planned for ways that may not be taken.
+                sizes = [item.nbytes for item in buffers if item.kind != "scratch"]
                 nbytes += sum(size.evaluate(self._symbols) for size in sizes)
                 if isinstance(launch.kernel, TemplateKernel):
                     flops += launch.time.evaluate(self._symbols) * target.rates.template
